@@ -72,7 +72,12 @@ _ONE_WRITER = (
 
 def compare_entries(watched: WatchedLog, offset: SourceOffset) -> Decision:
     """Like `compare`, for a structured log."""
-    return _compare_place(watched, offset) or _compare_files(watched, offset)
+    try:
+        return _compare_place(watched, offset) or _compare_files(watched, offset)
+    except DataLossError:
+        if not watched.is_gone(offset.position.file_no):
+            raise
+        return _file_is_gone(watched, offset)  # since the directory was read
 
 
 def _compare_place(watched: WatchedLog, offset: SourceOffset) -> Decision | None:

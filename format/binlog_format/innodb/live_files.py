@@ -113,6 +113,8 @@ class InnodbLiveFiles(LiveFiles):
         file = self._files.begun(file_no)
         if file is None:
             return None
+        if is_complete and not _is_closed(file):
+            is_complete = is_sealed = False  # it is seen as it was before the server closed it
         return InnodbFinalFile(self._files, file, _identity(file), is_complete=is_complete, is_sealed=is_sealed)
 
     def close(self) -> None:
@@ -133,6 +135,16 @@ class InnodbLiveFiles(LiveFiles):
 def _identity(file: OpenFile) -> str:
     # A file is begun once, at an LSN that no other file has; a log that was reset goes on at a higher one.
     return f"{file.header.lsn}:{file.header.file_no}"
+
+
+def _is_closed(file: OpenFile) -> bool:
+    """True if the last page is written up to its end: a server fills it before it begins the next file."""
+    page = _read_page(file, file.page_count() - 1)
+    if page is None:
+        return False
+    end = len(page) - PAGE_CHECKSUM_SIZE
+    after, _ = _end_of_chunks(page, end, end)
+    return after + CHUNK_SPACE_MIN > end or page[after] == CHUNK_FILLER
 
 
 def _read_page(file: OpenFile, page: int) -> bytes | None:
