@@ -9,13 +9,13 @@ from binlog_format.classic.file import ClassicFile
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_history import gtids_of
-from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.position import Place, Position, byte_of, position_of
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from binlog_format.classic.file_scan import Piece
     from binlog_format.classic.scratch import Scratch
@@ -128,7 +128,7 @@ class LogScan:
         """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""
         with closing(self._open(self.end.file_no)) as file:
             has_gtids = bool(later.gtid_list or later.previous_gtids)
-            return has_gtids and not self._missing_before(file, byte_of(self.end), later)
+            return has_gtids and not self._differences(file, byte_of(self.end), later)[0]
 
     def _is_final(self, file: ClassicFile, scan: ClassicFileScan, size: int) -> bool:
         """See `_is_whole`; False, too, if the file had *size* bytes before it was read, and has more now."""
@@ -163,7 +163,7 @@ class LogScan:
         later = self._head_after(file.file_no)
         if later is None:
             return is_torn
-        missing = self._missing_before(file, scan.stopped_at, later)
+        missing, lost = self._differences(file, scan.stopped_at, later)
         if missing:
             for number in range(file.file_no + 1, later.file_no):
                 self._open(number).close()  # one that was purged may have had them
@@ -177,6 +177,14 @@ class LogScan:
                 hint="If the files are being copied, or are on a network file system, wait until all of this one is "
                 "there; else it is damaged",
             )
+        if lost and later.file_no == file.file_no + 1:
+            raise DataLossError(
+                "TRUNCATED_TRANSACTION",
+                f"the file has {lost}, and the server does not: the file after this one records what was left",
+                at=at,
+                hint="The server crashed and lost its last transactions, and a network file system, or a copy, still "
+                "shows them. Wait until the file is as the server has it",
+            )
         return True
 
     def _is_begun(self, file_no: int) -> bool:
@@ -186,21 +194,26 @@ class LogScan:
         with closing(self._open(file_no)) as file:
             return file.description is not None
 
-    def _missing_before(self, file: ClassicFile, size: int, later: ClassicFile) -> str:
-        """A GTID that *later* states, and the first *size* bytes of *file* and files before lack; empty: none."""
+    def _differences(self, file: ClassicFile, size: int, later: ClassicFile) -> tuple[str, str]:
+        """GTIDs that *later* states, and *size* bytes of *file* and the files before lack; and the other way round.
+
+        Of MariaDB's the first one; empty: there is none.
+        """
         whole = ClassicFileScan(file, file.events_start, size, self._scratch, verify=False)
         if file.vendor is Vendor.MYSQL:
             found = file.gtids_before()
             for piece in whole.pieces():
                 found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
+            if later.previous_gtids is None:
+                return "", ""
             # What is set as purged (`gtid_purged`) meanwhile is not in PREVIOUS_GTIDS, which is about the log.
-            return str(GtidSet({}) if later.previous_gtids is None else later.previous_gtids.without(found))
-        last = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
+            return str(later.previous_gtids.without(found)), str(found.without(later.previous_gtids))
+        last = {(gtid.domain, gtid.server): gtid for gtid in file.gtid_list or ()}
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
-                last[domain, server] = seqno
-        unknown = (gtid for gtid in later.gtid_list or () if last.get((gtid.domain, gtid.server), -1) < gtid.seqno)
-        return str(next(unknown, ""))
+                last[domain, server] = Gtid(domain, server, seqno)
+        stated = {(gtid.domain, gtid.server): gtid for gtid in later.gtid_list or ()}
+        return _newer(stated, last), _newer(last, stated)
 
     def _head_after(self, file_no: int) -> ClassicFile | None:
         """The first file after *file_no* that states what the files before it held; closed already."""
@@ -222,3 +235,9 @@ class LogScan:
                 hint="Keep the files of the two servers in directories of their own",
             )
         self._vendor = vendor
+
+
+def _newer(gtids: Mapping[tuple[int, int], Gtid], than: Mapping[tuple[int, int], Gtid]) -> str:
+    """The first of *gtids*, by domain and server, that is newer there; empty: none is."""
+    newer = (gtid for place, gtid in gtids.items() if place not in than or than[place].seqno < gtid.seqno)
+    return str(next(newer, ""))

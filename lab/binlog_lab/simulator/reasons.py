@@ -33,14 +33,16 @@ _OF_PARTS = frozenset(
 """A later file shows that there is more than the reader sees of an earlier one, or a file has bytes of two."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
-_OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", _MISSING_GTIDS})
-"""Files went, or their pages were written, between two looks of a switch."""
 _NO_GTIDS = "BINLOG_SWITCH.NO_GTIDS"
 _WITHOUT_GTIDS = frozenset({_NO_GTIDS, "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 """Files of which nothing is there yet are no log yet, nor is a first one without the GTIDs before it."""
+_OTHER_KIND = "BINLOG_OPTION.INVALID_VALUE"
+_OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", _MISSING_GTIDS, _NO_FILES, _OTHER_KIND})
+"""Files went, or their pages were written, between two looks: of a switch, or at a log of which all went; the last
+one for GTIDs of another vendor than a first file has of which only a part is there."""
 
 _JOB_CHANGED = "BINLOG_SWITCH.JOB_CHANGED"
 _OF_LATE_COMMIT = frozenset({_JOB_CHANGED, _NO_GTIDS})

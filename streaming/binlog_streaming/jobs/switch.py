@@ -225,7 +225,8 @@ def plan_switch(file: str, path: str) -> Switch:
                 shown = shown_position(watched.log, offset.position)
             return Switch(job, file, path, before, offset, shown, shown, new_text, is_same_log=True)
         old = _old_log(opened, job, before)
-        if before.unfinished is not None and (old is None or old.log.end_position() < old.end):
+        has_batch = old is not None and old.log.start_position() <= old.end <= old.log.end_position()
+        if before.unfinished is not None and not has_batch:
             raise SwitchError(
                 "WITHIN_BATCH",
                 f"the job was cut off within batch {before.unfinished}, and the log at {before.path} does not have all "

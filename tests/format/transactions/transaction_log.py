@@ -98,13 +98,13 @@ class TransactionLog:
         self._prepared: dict[XaId, list[int]] = {}
         self._ids = itertools.count(1)
         for file_no, first in enumerate(range(0, max(len(transactions), 1), file_groups), start=1):
-            events = _head(vendor)
+            events = _head(vendor, first)
             place = 4 + sum(map(len, events))
             for number, transaction in enumerate(transactions[first : first + file_groups], start=first):
                 position = Position(file_no, *divmod(place, 16384))
                 self.positions.append(position)
                 group = self._group(number, transaction, position)
-                events += [event[:9] + struct.pack("<I", len(event) + 4) + event[13:] + b"\0\0\0\0" for event in group]
+                events += map(_with_checksum, group)
                 place += sum(len(event) + 4 for event in group)
             self.files[f"bin.{file_no:06}"] = file_of(events)
         self.end = Position(file_no, *divmod(place, 16384))
@@ -181,12 +181,22 @@ def _tuple(position: dict[str, int]) -> tuple[int, int, int]:
     return position["file_no"], position["page"], position["chunk"]
 
 
-def _head(vendor: Vendor) -> list[bytes]:
-    """How a server begins a file."""
+def _with_checksum(event: bytes) -> bytes:
+    return event[:9] + struct.pack("<I", len(event) + 4) + event[13:] + b"\0\0\0\0"
+
+
+def _head(vendor: Vendor, last: int) -> list[bytes]:
+    """How a server begins a file after *last* groups."""
     case = "mysql-9/oltp_small" if vendor.is_mysql else "mariadb-10.11/oltp_small"
     events = raw_events((SERVER_CASES / case / "mysql-bin.000001").read_bytes())
     first = next(number for number, event in enumerate(events) if event[4] in (EventType.GTID, EventType.MARIADB_GTID))
-    return events[:first]
+    if vendor.is_mysql:
+        body = struct.pack("<Q", 1) + UUID + struct.pack("<QQQ", 1, 1, last + 1) if last else struct.pack("<Q", 0)
+        known = encode_event(EventType.PREVIOUS_GTIDS, body, ORIGIN)
+    else:
+        body = struct.pack("<IIIQ", 1, 0, 1, last) if last else struct.pack("<I", 0)
+        known = encode_event(EventType.MARIADB_GTID_LIST, body, ORIGIN)
+    return [_with_checksum(known) if event[4] == known[4] else event for event in events[:first]]
 
 
 def _xa_prepare(xid: XaId, *, one_phase: bool) -> bytes:
