@@ -339,6 +339,7 @@ def _old_log(opened: ExitStack, job: LogJob, before: SwitchStart) -> OldLog | No
         watched = opened.enter_context(WatchedLog(path, job.source.format))
         needed = (before.offset,) if before.batch_start is None else (before.batch_start, before.offset)
         is_there = all(compare(watched, offset).loss is None for offset in needed)
+        is_there &= watched.has(before.offset.position.file_no)
         # A last page that a dying server has left torn has what was consumed, and cannot be read any more.
         is_there &= not before.offset.gtid.without(end_of_log(watched).gtid)
     except BinlogError:
