@@ -172,15 +172,20 @@ def compare_range(watched: WatchedLog, start: SourceOffset, end: SourceOffset) -
         if missing:
             reason = f"{watched.log.path}: a file is gone that the batch was to take (its number is {missing[0]})"
             return lost("FILE_PURGED", reason, go_on=decision.offset, hint=_KEEP_ROTATED_FILES)
-        at_end = _compare_place(watched, replace(end, ended_inode=0))
+        at_end = _compare_end(watched, end)
         return decision if at_end is None else replace(decision, loss=at_end.loss)
     return decision
 
 
 def end_of_rest(watched: WatchedLog, end: SourceOffset) -> Position:
-    """The end of what is left of events that were planned up to *end*: not after what was written anew since then."""
-    at_end = _compare_place(watched, replace(end, ended_inode=0))
+    """The end of a batch up to *end* of which the log has lost a part: bytes written anew do not belong to it."""
+    at_end = _compare_end(watched, end)
     return end.position if at_end is None else min(end.position, at_end.offset.position)
+
+
+def _compare_end(watched: WatchedLog, end: SourceOffset) -> Decision | None:
+    # Like `_compare_place`, for the end of a batch: its file must be there, also one that was read to its end.
+    return _compare_place(watched, replace(end, ended_inode=0))
 
 
 def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:

@@ -222,7 +222,7 @@ class Tailer:
 
     def _look(self) -> Step | None:
         """One look at the log; None: nothing new."""
-        # Of what this look sees the directory may have told already: that must not end the wait after it.
+        # This look sees all changes that the watch has told so far: they must not end the wait after it.
         self._watch.forget()
         try:
             # Before reading: what is written meanwhile changes the mark of the next look.

@@ -272,7 +272,7 @@ def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> list
     if not isinstance(change, DatabaseDropped):
         return names
     rules = planning.selection.rules_about(change.database)
-    # Targets whose rows stay are marked as dropped: CREATE TABLE IF NOT EXISTS begins them anew.
+    # Targets whose rows stay are marked as dropped: a later CREATE TABLE IF NOT EXISTS replaces these rows.
     asks_for_rows = any(rule.on_drop is not OnStatement.IGNORE for rule in rules)
     if asks_for_rows and not names and planning.job_state.written is None:
         raise SchemaError(
