@@ -32,6 +32,7 @@ from tests.format.classic.logs import (
     groups_of,
     open_classic,
     raw_events,
+    with_checksum,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def long_log(tmp_path: Path) -> Path:
     folder.mkdir()
     seqno = 0
     for number in (1, 2, 3):
-        content = events[:first]
+        content = [
+            _listing(event, seqno) if event[4] == EventType.MARIADB_GTID_LIST else event for event in events[:first]
+        ]
         for event in events[first:-1] * 2:
             if event[4] == EventType.MARIADB_GTID:
                 seqno += 1
@@ -139,6 +142,12 @@ def long_log(tmp_path: Path) -> Path:
             content.append(event)
         (folder / f"mysql-bin.00000{number}").write_bytes(file_of(content))
     return folder
+
+
+def _listing(gtid_list: bytes, seqno: int) -> bytes:
+    """The list of a file before which all transactions to *seqno* were logged."""
+    body = struct.pack("<IIIQ", 1, 0, 1011, seqno) if seqno else struct.pack("<I", 0)
+    return with_checksum(gtid_list[:19] + body)
 
 
 @pytest.mark.parametrize("case", MARIADB_CASES)
