@@ -70,6 +70,8 @@ MARIADB_UTF8_BY_MODE_SINCE = 10_06_01
 """`utf8` is utf8mb4 in sessions without UTF8_IS_UTF8MB3 in `old_mode`. Seen on 10.11.19 and 11.8.9; no log has it."""
 MARIADB_ORACLE_TYPES_SINCE = 10_03_00
 """DATE is DATETIME with `sql_mode=ORACLE`. Seen on 10.11.19; not on 10.1.8, 10.2.11, MySQL 5.7.22."""
+MARIADB_WHOLE_LOCALTIME_SINCE = 11_05_00
+"""LOCALTIME has no fraction of a second, whatever its column has, as NOW() does. Seen on 11.8.9; not on 11.4.5."""
 MARIADB_REVERSED_COMMENTS_SINCE = 13_00_00
 """Text in `/*!!version ... */` is executed before that version."""
 MYSQL_WHOLE_DOUBLES_SINCE = 8_00_00

@@ -35,19 +35,26 @@ BYTES = ("BINARY(5)", "VARBINARY(9)", "BLOB")
 TIMES = ("DATE", "DATETIME", "DATETIME(3)", "TIMESTAMP", "TIMESTAMP(6)", "TIME", "TIME(3)")
 LABELS = ("ENUM('one','two','ünf')", "SET('a','b','c')", "ENUM('A','a') COLLATE utf8mb4_bin")
 OTHERS = ("UUID", "INET6", "INET4", "JSON", "POINT")
-NUMBER_WORDS = ("5", "-1", "0", "'7'", "1.5", "-2.25", "'3.999'", "1e1", "TRUE", "FALSE", "0x41", "x'41'", "b'101'",
-                "'-0'", "+4", "2020", "'70'", "99", "'0'", "00012", "(6)", "((-7))", "'  8'")  # fmt: skip
-TEXT_WORDS = ("'abc'", "''", "'é'", "'ab  '", "12", "-3", "1.50", "0x4142", "x'4142'", "b'1000001'", "_utf8mb4'a'",
-              "_latin1 x'e9'", "N'n'", "'it''s'", "'a' 'b'", r"'\\'", "TRUE", "('abc')", "_binary 0x4100")  # fmt: skip
-TIME_WORDS = ("'2024-02-29'", "'2024-02-29 12:34:56'", "'2024-02-29 12:34:56.789'", "'0000-00-00'", "0", "20240229",
+NUMBER_WORDS = ("5", "-1", "0", "-0", "+4", "00012", "-007", "70", "99", "2020", "18446744073709551616", "TRUE",
+                "FALSE", "1.5", "-2.25", "2.5", "01.50", ".5", "-.5", "0.0", "-0.0", "1.005", "12345.6789", "1e1",
+                "2.5e0", "-2.5e0", "3.5e0", "0.5e0", "1.005e0", "-0e0", "0x41", "0x0041", "b'101'", "x'41'", "(6)",
+                "((-7))", "(007)", "'7'", "'3.999'", "'-0'", "'70'", "'0'", "'  8'", "'2.5'", "'1e1'",
+                "'.5'")  # fmt: skip
+TEXT_WORDS = ("'abc'", "''", "'é'", "'ab  '", "0x4142", "x'4142'", "b'1000001'", "_utf8mb4'a'", "_latin1 x'e9'", "N'n'",
+              "'it''s'", "'a' 'b'", r"'\\'", "('abc')", "_binary 0x4100", "'one'", "'TWO'", "'ünf'", "'c,a'", "'two '",
+              "'A'")  # fmt: skip
+TIME_WORDS = ("'2024-02-29'", "'2024-02-29 12:34:56'", "'2024-02-29 12:34:56.789'", "'0000-00-00'", "20240229",
               "'2024-00-00'", "'20240229123456'", "'12:34:56'", "'-01:02:03.5'", "'838:59:59'", "DATE'2024-02-29'",
-              "TIMESTAMP'2024-02-29 01:02:03'", "TIME'10:11:12'", "123456", "NOW()", "CURRENT_TIMESTAMP(3)",
-              "LOCALTIME", "'2024-2-9'", "'2024-02-29T01:02:03'", "'2024-02-29 12:34'", "(NOW(6))", "(NOW())",
-              "NOW(0)", "'1970-01-02 00:00:01.000001'", "'1999-12-31 23:59:59.999999'", "'-00:00:00.6'",
-              "'23:59:59.9999'")  # fmt: skip
-LABEL_WORDS = ("'one'", "'TWO'", "'ünf'", "'c,a'", "''", "'a'", "2", "'two '", "'A'")
+              "DATE '2024-2-9'", "TIMESTAMP'2024-02-29 01:02:03'", "TIMESTAMP'2024-2-9 1:2:3.40'", "TIME'10:11:12'",
+              "TIME'-1:2:3.40'", "123456", "NOW()", "CURRENT_TIMESTAMP(3)", "LOCALTIME", "'2024-2-9'",
+              "'2024-02-29T01:02:03'", "'2024-02-29 12:34'", "(NOW(6))", "(NOW())", "NOW(0)",
+              "'1970-01-02 00:00:01.000001'", "'1999-12-31 23:59:59.999999'", "'-00:00:00.6'",
+              "'23:59:59.9999'", "'12:34'", "'-1:2'", "'12'", "'1234567'", "80000", "8385959", "'1234'",
+              "'1234.5'", "'1 02:03:04'")  # fmt: skip
 OTHER_WORDS = ("'F3DBD1D4-0000-1000-8000-00AA00BBCC00'", "'::ffff:1.2.3.0'", "'2001:DB8::1'", "'10.0.0.1'",
                "'{\"b\": 1,  \"a\": [1]}'", "'[]'", "0x00", "'::'")  # fmt: skip
+WORDS = (*NUMBER_WORDS, *TEXT_WORDS, *TIME_WORDS, *OTHER_WORDS)
+"""Each is a default of each type: what a server makes of one depends on both."""
 WITHOUT = ("", "NULL", "NOT NULL", "NULL DEFAULT NULL")
 MORE = (
     "INT AS (id + 1)",
@@ -64,24 +71,13 @@ MORE = (
     "DECIMAL DEFAULT 2.5",
     "NUMERIC(4,1) UNSIGNED ZEROFILL DEFAULT 2.55",
 )
+ALL = (*NUMBERS, *TEXTS, *BYTES, *TIMES, *LABELS, *OTHERS)
 
 
-TIMED = ((TIMES, TIME_WORDS),)
-ALL = (
-    (NUMBERS, NUMBER_WORDS),
-    (TEXTS + BYTES, TEXT_WORDS),
-    *TIMED,
-    (LABELS, LABEL_WORDS),
-    (OTHERS, OTHER_WORDS),
-)
-
-
-def _declarations(kinds: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterator[str]:
-    for types, words in kinds:
-        for kind in types:
-            yield from (f"{kind} {word}" for word in WITHOUT)
-            yield from (f"{kind} DEFAULT {word}" for word in words)
-            yield f"{kind} NOT NULL DEFAULT {words[0]}"
+def _declarations(types: Sequence[str]) -> Iterator[str]:
+    for kind in types:
+        yield from (f"{kind} {word}" for word in WITHOUT)
+        yield from (f"{kind} {'NOT NULL ' * (number % 4 == 0)}DEFAULT {word}" for number, word in enumerate(WORDS))
     yield from MORE
 
 
@@ -135,16 +131,16 @@ def _added(statement: DdlStatement, decoding: Decoding) -> ColumnFacts:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("kinds", "settings"),
+    ("types", "settings"),
     [
         (ALL, {"time_zone": "+05:30", "sql_mode": ""}),
-        (TIMED, {"time_zone": "SYSTEM", "sql_mode": "STRICT_ALL_TABLES"}),
-        (TIMED, {"time_zone": "-03:30", "explicit_defaults_for_timestamp": 0, "binlog_alter_two_phase": 1}),
+        (TIMES, {"time_zone": "SYSTEM", "sql_mode": "STRICT_ALL_TABLES"}),
+        (TIMES, {"time_zone": "-03:30", "explicit_defaults_for_timestamp": 0, "binlog_alter_two_phase": 1}),
     ],
 )
 def test_rows_hold_in_a_new_column_what_the_statement_says(
     mariadb_server: MariaDbServer,
-    kinds: Sequence[tuple[Sequence[str], Sequence[str]]],
+    types: Sequence[str],
     settings: dict[str, str | int],
 ) -> None:
     declarations = {}
@@ -156,7 +152,7 @@ def test_rows_hold_in_a_new_column_what_the_statement_says(
         cursor.execute("USE t")
         for name, value in settings.items():
             cursor.execute(f"SET {name}=%s", [value])
-        for number, declaration in enumerate(_declarations(kinds)):
+        for number, declaration in enumerate(_declarations(types)):
             name = f"t{number}"
             cursor.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
             cursor.execute(f"INSERT INTO {name} VALUES (1)")
@@ -190,4 +186,4 @@ def test_rows_hold_in_a_new_column_what_the_statement_says(
         if not same and "COMPRESSED" not in declaration:
             wrong.append((declaration, "column", facts.column, logged))
     assert wrong == []
-    assert known > 0.5 * len(declarations) > 50
+    assert known > 0.4 * len(declarations) > 50

@@ -445,6 +445,21 @@ def test_quotes_are_read_as_the_session_reads_them() -> None:
         ("INET6 NOT NULL", "::"),
         ("POINT", None),
         ("VARCHAR(9) DEFAULT ('a')", "a"),
+        # Numbers are numbers first: asked on ten servers.
+        ("VARCHAR(9) DEFAULT 007", "7"),
+        ("VARCHAR(9) DEFAULT -0", "0"),
+        ("VARCHAR(9) DEFAULT -.50", "-0.50"),
+        ("VARBINARY(9) DEFAULT (007)", b"7"),
+        ("VARCHAR(9) DEFAULT '007'", "007"),
+        ("VARCHAR(20) DEFAULT DATE '2024-2-9'", "2024-02-09"),
+        ("VARCHAR(30) DEFAULT TIMESTAMP'2024-2-9 1:2:3.40'", "2024-02-09 01:02:03.40"),
+        ("VARCHAR(20) DEFAULT TIME'-1:2:3'", "-01:02:03"),
+        ("INT DEFAULT 2e1", 20),
+        ("TIME DEFAULT '8:30'", "08:30:00"),
+        ("TIME DEFAULT 80000", "08:00:00"),
+        ("TIME DEFAULT '-123'", "-00:01:23"),
+        ("TIME DEFAULT '7'", "00:00:07"),
+        ("TIME DEFAULT 0", "00:00:00"),
         ("VARCHAR(9) DEFAULT NULL", None),
     ],
 )
@@ -497,6 +512,12 @@ def test_digits_of_a_second_that_a_column_lacks_are_cut_or_rounded(declaration: 
         ("VARCHAR(2) DEFAULT 'abc'", "a text that the column does not hold"),
         ("TEXT DEFAULT '\ufffd'", "an expression"),
         ("ENUM('a') DEFAULT 'z'", "no label"),
+        ("VARCHAR(9) DEFAULT 1e1", "a number for a text"),
+        ("INT DEFAULT 2.5e0", "a double that is rounded"),
+        ("DECIMAL(4,1) DEFAULT 0.25e0", "a double that is rounded"),
+        ("DOUBLE DEFAULT '-0'", "a zero with a sign, which newer servers leave out"),
+        ("VARCHAR(9) DEFAULT DATE'24-2-9'", "an expression"),
+        ("TIME DEFAULT '1 02:03:04'", "a time in an unusual spelling"),
     ],
 )
 def test_what_the_statement_does_not_say_is_unknown(declaration: str, reason: str) -> None:
@@ -533,6 +554,15 @@ def test_times_are_those_of_the_statement(declaration: str, session: dict[str, A
 )
 def test_time_that_the_log_does_not_say_is_unknown(declaration: str, session: dict[str, Any], reason: str) -> None:
     assert added(declaration, **session).unknown == reason
+
+
+@pytest.mark.parametrize("word", ["LOCALTIME", "LOCALTIMESTAMP()"])
+def test_newer_mariadb_has_no_fraction_in_localtime(word: str) -> None:
+    session: dict[str, Any] = {"time_zone": "UTC", "microseconds": 123456}
+    assert str(added(f"DATETIME(3) DEFAULT {word}", server_version=110405, **session).existing)[-7:] == ".123000"
+    newer = added(f"DATETIME(3) DEFAULT {word}", server_version=110809, **session)
+    assert newer.unknown == "CURRENT_TIMESTAMP without the fraction that the column has"
+    assert str(added(f"DATETIME DEFAULT {word}", server_version=110809, **session).existing) == "2023-11-15 12:00:00"
 
 
 def test_values_are_as_the_reader_wants_them() -> None:

@@ -26,9 +26,17 @@ TIME_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
 _NULL = DeclaredDefault(DefaultKind.NULL)
 _MOMENT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})\.(\d{1,6})", re.ASCII)
+_TYPED = {
+    "DATE": re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII),
+    "TIMESTAMP": re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?", re.ASCII),
+    "TIME": re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?", re.ASCII),
+}
+"""Literals of a type, in spellings that all servers read alike."""
 _SECOND = timedelta(seconds=1)
 _NOW = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 _NO_TEXT = re.compile("[\ufffd\ud800-\udfff]")
+_LOCAL = frozenset({"LOCALTIME", "LOCALTIMESTAMP"})
+_WHOLE_NOW = DeclaredDefault(DefaultKind.UNKNOWN, "CURRENT_TIMESTAMP without the fraction that the column has")
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 
 
@@ -46,6 +54,8 @@ def held_time(default: DeclaredDefault, type_name: str, digits: int, session: St
 
     Live on MariaDB 10.11 and MySQL 9.7: the column holds what it would if the text were stored in it.
     """
+    if default is _WHOLE_NOW and not digits:
+        return DeclaredDefault(DefaultKind.NOW, "0")
     is_time = type_name == "time"
     match = (_TIME if is_time else _MOMENT).fullmatch(default.text.strip())
     if default.kind is not DefaultKind.TEXT or match is None or session.cuts_fractions is None:
@@ -96,9 +106,11 @@ def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     if word in _TRUTHS:
         return DeclaredDefault(DefaultKind.NUMBER, _TRUTHS[word])
     if word in _NOW:
-        return _now(reader)
-    if word in ("DATE", "TIME", "TIMESTAMP") and following is TokenKind.STRING:
-        return _text(_texts(reader), session)
+        now = _now(reader)
+        is_whole = word in _LOCAL and session.localtime_is_whole and now == DeclaredDefault(DefaultKind.NOW, "0")
+        return _WHOLE_NOW if is_whole else now
+    if word in _TYPED and following is TokenKind.STRING:
+        return _typed(word, _texts(reader))
     if word.startswith("_") and following is TokenKind.STRING:
         text = _texts(reader)
         return _introduced(charset_name(word[1:], session), text) if text else _text(text, session)
@@ -119,6 +131,21 @@ def _text(text: str, session: StatementSession) -> DeclaredDefault:
     if _NO_TEXT.search(text):
         return EXPRESSION
     return DeclaredDefault(DefaultKind.TEXT, text)
+
+
+def _typed(word: str, text: str) -> DeclaredDefault:
+    """Default of DATE'...', TIME'...' or TIMESTAMP'...', as the server prints such a value."""
+    match = _TYPED[word].fullmatch(text)
+    if match is None:
+        return EXPRESSION
+    if word == "TIME":
+        sign, *parts, fraction = match.groups("")
+        return DeclaredDefault(DefaultKind.TEXT, sign + ":".join(part.zfill(2) for part in parts) + fraction)
+    date = "-".join(part.zfill(2) for part in match.group(1, 2, 3))
+    if word == "DATE":
+        return DeclaredDefault(DefaultKind.TEXT, date)
+    time = ":".join(part.zfill(2) for part in match.group(4, 5, 6))
+    return DeclaredDefault(DefaultKind.TEXT, f"{date} {time}{match[7] or ''}")
 
 
 def _texts(reader: TokenReader) -> str:

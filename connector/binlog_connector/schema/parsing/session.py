@@ -21,7 +21,12 @@ from binlog_connector.schema.parsing.lexer import (
     TokenReader,
 )
 from binlog_format.events.charsets import decode_text, is_known
-from binlog_format.vendor import MARIADB_ORACLE_TYPES_SINCE, MARIADB_UTF8_BY_MODE_SINCE, Vendor
+from binlog_format.vendor import (
+    MARIADB_ORACLE_TYPES_SINCE,
+    MARIADB_UTF8_BY_MODE_SINCE,
+    MARIADB_WHOLE_LOCALTIME_SINCE,
+    Vendor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +78,11 @@ class StatementSession:
     def empty_text_is_null(self) -> bool:
         """True if an empty literal is NULL."""
         return self.vendor is Vendor.MARIADB and bool(self.sql_mode & _EMPTY_STRING_IS_NULL)
+
+    @property
+    def localtime_is_whole(self) -> bool:
+        """True if LOCALTIME has no fraction of a second, where NOW() has that of its column."""
+        return self._is_mariadb_since(MARIADB_WHOLE_LOCALTIME_SINCE)
 
     def _is_mariadb_since(self, version: int) -> bool:
         return self.vendor is Vendor.MARIADB and (self.server_version or version) >= version

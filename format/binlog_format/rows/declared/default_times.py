@@ -34,7 +34,10 @@ _NUMBER_DATE = re.compile(
     r"(?P<fraction>(?!))?",
     re.ASCII,
 )
-_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?", re.ASCII)
+_NUMBER_TIME = re.compile(
+    r"(-?)(?:(?:(\d{1,3})(?=\d{4}))?(\d{1,2})(?=\d\d))?(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII
+)  # 80000 is eight o'clock, 59 a minute to come
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
 _UTC_NAMES = frozenset({"utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
@@ -181,10 +184,10 @@ def _time(default: DeclaredDefault, digits: int, time_type: TimeType) -> int | s
     if default.kind is DefaultKind.NOW:
         raise UnknownDefaultError("CURRENT_TIMESTAMP for a TIME")
     text = default.text.strip()
-    match = _TIME.fullmatch("00:00:00" if text == "0" else text)
+    match = _TIME.fullmatch(text) or _NUMBER_TIME.fullmatch(text)
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER) or match is None:
         raise UnknownDefaultError("a time in an unusual spelling")
-    hours, minutes, seconds = (int(match[number]) for number in (2, 3, 4))
+    hours, minutes, seconds = (int(match[number] or 0) for number in (2, 3, 4))
     fraction = (match[5] or "").ljust(_DIGITS_MAX, "0")
     if hours > _HOURS_MAX or minutes > 59 or seconds > 59:
         raise UnknownDefaultError("no time of day")

@@ -47,6 +47,7 @@ _INTEGER_BITS = {
 }
 _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_EXACT_NUMBER = re.compile(r"(-?)(?=[\d.])(\d*)(\.\d+)?", re.ASCII)
 _SCALE_MAX = 30
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
@@ -174,11 +175,18 @@ def _number(default: DeclaredDefault) -> decimal.Decimal:
     return decimal.Decimal(text)
 
 
+def _rounded(default: DeclaredDefault, number: decimal.Decimal, unit: decimal.Decimal) -> decimal.Decimal:
+    rounded = number.quantize(unit, context=_DIGITS)
+    if rounded != number and default.kind is DefaultKind.NUMBER and "e" in default.text.casefold():
+        raise UnknownDefaultError("a double that is rounded")  # up, down or to even, as the type of the column says
+    return rounded
+
+
 def _whole(default: DeclaredDefault, least: int, most: int) -> int:
     number = _number(default)
     if abs(number) > 1 << 65:
         raise UnknownDefaultError("a number that the column does not hold")
-    whole = int(number.quantize(decimal.Decimal(1), context=_DIGITS))
+    whole = int(_rounded(default, number, decimal.Decimal(1)))
     if not least <= whole <= most:
         raise UnknownDefaultError("a number that the column does not hold")
     return whole
@@ -215,7 +223,7 @@ def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
     number = _number(default)
     if abs(number) >= decimal.Decimal(10) ** (precision - scale):
         raise UnknownDefaultError("a number that the column does not hold")
-    rounded = number.quantize(decimal.Decimal(1).scaleb(-scale), context=_DIGITS)
+    rounded = _rounded(default, number, decimal.Decimal(1).scaleb(-scale))
     if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
         raise UnknownDefaultError("a number that the column does not hold")
     rounded = abs(rounded) if rounded == 0 else rounded
@@ -224,7 +232,9 @@ def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
 
 def _float(column: Column, default: DeclaredDefault) -> float:
     value = float(_number(default))
-    if value == 0 and default.kind is DefaultKind.NUMBER and "e" not in default.text.casefold():
+    if value == 0 and math.copysign(1, value) < 0:
+        if default.kind is not DefaultKind.NUMBER or "e" in default.text.casefold():
+            raise UnknownDefaultError("a zero with a sign, which newer servers leave out")
         value = 0.0  # servers take -0.0 for a decimal number, which has no sign there
     _, numbers = split_declared(column.declared or "")
     if len(numbers) == 2:
@@ -255,13 +265,23 @@ def _text(column: Column, default: DeclaredDefault) -> str | bytes:
         return _binary(name, numbers[0] if numbers else 1, default)
     if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
         text = _characters(bytes.fromhex(default.text), column.charset or "")
-    elif default.kind is DefaultKind.NUMBER and not default.text.lstrip("-").isdecimal():
-        raise UnknownDefaultError("a number for a text")
+    elif default.kind is DefaultKind.NUMBER:
+        text = _digits(default.text)
     else:
         text = default.text
     if numbers and name in ("char", "varchar") and len(text) > numbers[0]:
         raise UnknownDefaultError("a text that the column does not hold")
     return text.rstrip(" ") if name == "char" else text
+
+
+def _digits(number: str) -> str:
+    """The text that a number becomes: without zeros in front of it, with those behind its point."""
+    match = _EXACT_NUMBER.fullmatch(number)
+    if match is None:
+        raise UnknownDefaultError("a number for a text")
+    sign, whole, fraction = match.groups(default="")
+    text = (whole.lstrip("0") or "0") + fraction
+    return sign + text if text.strip("0.") else text
 
 
 def _characters(content: bytes, charset: str) -> str:
@@ -276,7 +296,9 @@ def _characters(content: bytes, charset: str) -> str:
 def _binary(name: str, size: int, default: DeclaredDefault) -> bytes:
     if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
         content = bytes.fromhex(default.text)
-    elif not default.text.isascii() or (default.kind is DefaultKind.NUMBER and not default.text.isdecimal()):
+    elif default.kind is DefaultKind.NUMBER:
+        content = _digits(default.text).encode()
+    elif not default.text.isascii():
         raise UnknownDefaultError("a text for bytes")
     else:
         content = default.text.encode()
