@@ -20,6 +20,7 @@ from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
+from binlog_format.block import BLOCK_SIZE
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import (
@@ -209,7 +210,10 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         )
 
     def _made(self, step: Step, records: Records, end: Position) -> Generator[Messages]:
-        with closing(prefetch(self._messages.of(step, records), BATCHES_AHEAD)) as made:
+        some_made = self._messages.of(step, records)
+        if step.size > BLOCK_SIZE:  # of a step of one block nothing is left to be made when there is something to send
+            some_made = prefetch(some_made, BATCHES_AHEAD)
+        with closing(some_made) as made:
             for messages in made:
                 self._topics.ensure(messages.topic)
                 oversized = self._oversized
