@@ -1,6 +1,6 @@
 """Data that all messages of a block share: `BlockContext`; `logged_statements` selects the statements for messages.
 
-Parts that all messages of one table layout share, made once: `TableEnvelope`.
+Parts that all messages of one table layout share, made once: `TableEnvelope`, of `TableEnvelopes`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from binlog_format.views.filters import GroupFilter
 
     EventQueries = tuple[Int32s, pa.Array]
+
+_LAYOUTS_MAX = 2_000
+"""Table layouts whose envelopes are kept: with schemas of wide tables, tens of kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +199,22 @@ def _key(layout: TableLayout, options: EnvelopeOptions) -> tuple[int, ...]:
             hint=f"Its columns are {', '.join(name for name in numbers if name)}",
         )
     return tuple(numbers[name] for name in wanted)
+
+
+class TableEnvelopes:
+    """Envelopes of all layouts that a log has had, with the same options for all."""
+
+    def __init__(self, options: EnvelopeOptions, decoding: Decoding) -> None:
+        self._options = options
+        self._decoding = replace(decoding, schemas=None)  # layouts have what these say
+        self._made: dict[tuple[TableLayout, bool], TableEnvelope] = {}
+
+    def of(self, layout: TableLayout, *, is_copied: bool) -> TableEnvelope:
+        """That of *layout*."""
+        key = layout, is_copied
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= _LAYOUTS_MAX:
+                self._made.clear()
+            found = self._made[key] = TableEnvelope.of(layout, self._options, self._decoding, is_copied=is_copied)
+        return found

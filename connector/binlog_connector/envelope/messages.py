@@ -19,7 +19,7 @@ from binlog_connector.envelope.message_batch import (
     message_batch,
     sort_keys,
 )
-from binlog_connector.envelope.message_context import BlockContext, TableEnvelope, logged_statements
+from binlog_connector.envelope.message_context import BlockContext, TableEnvelopes, logged_statements
 from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD, find_threads
 from binlog_connector.envelope.metadata_messages import SchemaChanges, Transactions
 from binlog_connector.envelope.options import MessageOperation
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
     from binlog_format.block import Block
-    from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Int64s, Mask
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
@@ -65,8 +64,6 @@ _IMAGE_KINDS = {
 _OP_NUMBERS = np.array([*map(OPS.index, ("c", "u", "d")), NO_OP], dtype=np.int32)
 """Numbers in `OPS` of `CREATE`, `UPDATE`, `DELETE` and `TOMBSTONE`."""
 _COPIED_OP_NUMBERS = np.where(_OP_NUMBERS == NO_OP, np.int32(NO_OP), np.int32(OPS.index("r")))
-_LAYOUTS_MAX = 10_000
-"""Table layouts whose envelopes are kept."""
 
 
 class MessagesView:
@@ -81,6 +78,7 @@ class MessagesView:
         encoding: Makes their bytes; default: as JSON.
 
     Attributes:
+        envelopes: Of the tables; who reads a log in parts gives each of them those of the part before.
         rows_before: Gives names of tables with rows in the log before; asked where a TRUNCATE may be of another table.
     """
 
@@ -107,7 +105,8 @@ class MessagesView:
             tables, groups, event_types=wanted if options.skipped_operations else None, decoding=self._decoding
         )
         self._clock_ns = clock_ns
-        self._envelopes: dict[tuple[object, ...], TableEnvelope] = {}
+        self.envelopes = TableEnvelopes(options, self._decoding)
+        self._with_rows: set[tuple[str, str]] = set()
         self._threads = GroupThreads()
         self._queries = StatementTexts() if options.query else None
         self._transactions = Transactions(encoding) if options.transaction_metadata else None
@@ -153,7 +152,7 @@ class MessagesView:
             for operation in operations
             if isinstance(operation, TruncateTable)
         )
-        with_rows = {(str(layout[0]), str(layout[1])) for layout in self._envelopes}
+        with_rows = self._with_rows
         for name in emptied:
             if name == name.lowered or name in with_rows:
                 continue
@@ -188,7 +187,8 @@ class MessagesView:
         return topics.values()
 
     def _encoders(self, context: BlockContext, touched: list[TableEvents]) -> _Encoders:
-        tables = [(self._envelope(table.layout, is_copied=table.is_copied), table.events) for table in touched]
+        tables = [(self.envelopes.of(table.layout, is_copied=table.is_copied), table.events) for table in touched]
+        self._with_rows.update((table.layout.database, table.layout.table) for table in touched)
         changed = [table for table in tables if not table[0].is_copied]
         copied = [table for table in tables if table[0].is_copied]
         is_copied = np.zeros(len(context.block.events), dtype=np.bool_)
@@ -233,18 +233,8 @@ class MessagesView:
         is_copied = bool(encoders.is_copied[images.table["event"][0]])
         encoder = encoders.copied if is_copied else encoders.changed
         assert encoder is not None, "changes are of events"
-        envelope = self._envelope(images.layout, is_copied=is_copied)
+        envelope = self.envelopes.of(images.layout, is_copied=is_copied)
         return ChangeMessages(envelope, images, encoder.changes(envelope, images), tombstones=self._options.tombstones)
-
-    def _envelope(self, layout: TableLayout, *, is_copied: bool) -> TableEnvelope:
-        key = layout.database, layout.table, layout.digest, layout.completion, is_copied
-        found = self._envelopes.get(key)
-        if found is None:
-            if len(self._envelopes) >= _LAYOUTS_MAX:
-                self._envelopes.clear()
-            found = TableEnvelope.of(layout, self._options, self._decoding, is_copied=is_copied)
-            self._envelopes[key] = found
-        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,11 @@ from binlog_streaming.topics.outbox import OutboxMessages
 from binlog_streaming.topics.record import TopicSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_connector.envelope.encoding import MessageEncoding
+    from binlog_connector.envelope.message_context import TableEnvelopes
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_connector.kafka.topic_names import TopicNames
@@ -183,8 +184,9 @@ class StepMessages:
         self._encoding: MessageEncoding = JsonEncoding(options)
         if registry is not None:
             self._encoding = AvroEncoding(options, registry, names.of, names.heartbeat)
+        self._envelopes: TableEnvelopes | None = None
 
-    def of(self, step: Step, records: Records) -> Iterator[Messages]:
+    def of(self, step: Step, records: Records) -> Generator[Messages]:
         """The messages of *step*, topic by topic, block by block; may be called again.
 
         Args:
@@ -227,6 +229,7 @@ class StepMessages:
             topic_of=self._names.of,
             encoding=self._encoding,
         )
+        self._envelopes = view.envelopes = self._envelopes or view.envelopes
         view.take_copies(self._copied.source_of)
         view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
         not_taken = NotTaken(step.start)

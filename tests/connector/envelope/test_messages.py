@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from binlog_format.errors import OptionError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_format.rows.json.json_rows import json_lines
+from binlog_format.vendor import Vendor
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
@@ -438,6 +440,15 @@ def test_pieces_of_a_real_log_give_the_same(cut: int) -> None:
     ]
     cut_up = messages(pieces, options, decoding=Decoding(SchemaHistory()))
     assert _without_places(cut_up) == _without_places(whole)
+
+
+def test_the_same_bytes_of_another_server_are_messages_of_its_connector() -> None:
+    block = plain_block([[gtid_event(), table_map(COLUMNS, key=[0]), rows_event(WRITE, [_image((1, "a"))], 2)]])
+    found = messages([block, replace(block, vendor=Vendor.MYSQL)], EnvelopeOptions("shop", schemas=True))
+    payloads = [message["value"]["payload"]["source"]["connector"] for message in found]
+    schemas = [message["value"]["schema"]["fields"][2]["name"] for message in found]
+    assert payloads == ["mariadb", "mysql"]
+    assert schemas == [f"io.debezium.connector.{name}.Source" for name in payloads]
 
 
 def test_heartbeat_says_the_time() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import FollowOptions, Tailer
+from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.proof.topics import compare_topics, read_topic
@@ -117,10 +117,13 @@ time_precision = "microseconds"
     return job
 
 
-def messages_made(job: PublishJob, registry: SchemaIds | None = None) -> Iterator[dict[str, Any]]:
+def messages_made(
+    job: PublishJob, registry: SchemaIds | None = None, *, step_size_max: int = STEP_SIZE_MAX
+) -> Iterator[dict[str, Any]]:
     """The messages of a job for all that is in its log, without brokers: `topic`, `key`, `value` and `headers`."""
     made = StepMessages(job, names_of(job.sink), registry, lambda _: 1)
-    with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
+    how = FollowOptions(ends=True, step_size_max=step_size_max)
+    with Tailer(job.source.path, Edge.EARLIEST, how=how) as tailer:
         while (step := tailer.step()) is not None:
             for messages in made.of(step, Records()):
                 headers = messages.headers or [[]] * len(messages)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 import pytest
 from msgspec.structs import replace
 
 from binlog_connector.envelope.message_batch import MessageKind
+from binlog_connector.envelope.options import UnsignedBigintHandling
 from binlog_format.errors import OptionError
-from binlog_streaming.settings.publish_model import KafkaSink, TopicRule
+from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, TopicRule
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.step_messages import envelope_options
+from tests.streaming.topics.publishing import messages_made, recorded
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PRECISE = UnsignedBigintHandling.PRECISE
 SINK = KafkaSink(kind="kafka", bootstrap_servers="a:1", topic_prefix="shop")
 
 
@@ -53,3 +62,23 @@ def test_the_first_rule_that_matches_names_the_key() -> None:
     assert keys.get("db.a") == ("x", "y")
     assert keys.get("db.b") is None, "its primary key"
     assert keys.get("other.c") == ("z",)
+
+
+def test_messages_do_not_depend_on_how_the_log_is_cut_into_steps(tmp_path: Path) -> None:
+    log = recorded(tmp_path / "log", 600).directory
+    sink = replace(SINK, schemas_enable=True, transaction_metadata=True, unsigned_bigint_handling=PRECISE)
+    rules = (TopicRule(select=r"shop\.customers", mask={"email": "sha256"}), TopicRule())
+
+    def told(step_size_max: int) -> dict[str, list[object]]:
+        checkpoint = str(tmp_path / f"state-{step_size_max}")
+        job = PublishJob(source=FollowedSource(path=str(log)), sink=sink, tables=rules, checkpoint=checkpoint)
+        topics: dict[str, list[object]] = {}
+        for message in messages_made(job, step_size_max=step_size_max):
+            value = None if message["value"] is None else json.loads(message["value"])
+            for time in ("ts_ms", "ts_us", "ts_ns"):  # when the message was made
+                if value is not None:
+                    value["payload"].pop(time, None)
+            topics.setdefault(message["topic"], []).append((message["key"], value))
+        return topics
+
+    assert told(1) == told(1 << 30)

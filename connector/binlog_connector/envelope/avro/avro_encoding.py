@@ -101,7 +101,7 @@ class AvroEncoding:
             raise OptionError("INVALID_VALUE", reason, hint='Set envelope = "debezium"')
         self._options, self._ids = options, ids
         self._topic_of, self._heartbeat_topic = topic_of, heartbeat_topic
-        self._heads: dict[tuple[str, ...], _Heads] = {}
+        self._heads: dict[tuple[object, ...], _Heads] = {}
 
     def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
         """See `MessageEncoding`."""
@@ -168,7 +168,7 @@ class AvroEncoding:
     def heads_of(self, envelope: TableEnvelope) -> _Heads:
         """Starts of the keys and values of a table; its schemas are registered."""
         layout = envelope.layout
-        identity = layout.database, layout.table, *map(str, (layout.digest, layout.completion))
+        identity = layout.database, layout.table, layout.vendor, layout.digest, layout.completion
         found = self._heads.get(identity)
         if found is None:
             if len(self._heads) >= _LAYOUTS_MAX:
