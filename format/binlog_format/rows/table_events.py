@@ -6,12 +6,13 @@ Some row events and their table maps, in a block that is looked at by itself: `t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.layout import EventType
+from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.table_map import parse_table_map, unread_layout
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.kernels import empty_bytes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # Layouts are forgotten when their bytes are more than this: a log may see any number of tables come and go.
 _EXEMPLAR_BYTES_MAX = 64 << 20
 _HINT_COUNT = 1024
+_PARSED_MAX = 1024
 _RADIX_SORTED_MAX = 1 << 16  # NumPy sorts 16-bit numbers in linear time
 
 
@@ -131,7 +133,7 @@ class TableMaps:
         start, size = int(block.events["start"][row]), int(block.events["size"][row])
         content = block.data[start : start + size].tobytes()
         try:
-            layout = parse_table_map(content, block.vendor, block.server_version)
+            layout = _parsed(content[TABLE_BODY_OFFSET:], block.vendor, block.server_version)
         except (CorruptError, UnsupportedError) as error:
             problem = type(error)(error.subclass, error.reason, at=block.place(start), hint=error.hint)
             named = unread_layout(content, block.vendor, problem)
@@ -170,6 +172,16 @@ class TableMaps:
         grown = np.zeros((2 * len(self._table_map), kernels.MAP_FIELDS), dtype=np.int64)
         kernels.copy_map(self._table_map, grown, int(self._state[kernels.STATE_GENERATION]))
         self._table_map = grown
+
+
+_HEADER = bytes([EventType.TABLE_MAP]).rjust(EVENT_TYPE_OFFSET + 1, b"\0").ljust(TABLE_BODY_OFFSET, b"\0")
+"""Bytes before the body of a table map, as far as layouts depend on them: neither the time nor the table's id."""
+
+
+@lru_cache(_PARSED_MAX)
+def _parsed(body: bytes, vendor: Vendor, server_version: int | None) -> TableLayout:
+    # Kept beyond one reader: who follows a log makes one for each step, and steps may have a few rows.
+    return parse_table_map(_HEADER + body, vendor, server_version)
 
 
 def table_maps_of(block: Block, rows: Int64s) -> Int64s:

@@ -52,12 +52,13 @@ def test_table_number_means_what_the_last_table_map_said() -> None:
     assert [(len(t.layout.columns), t.events.tolist()) for t in resolved] == [(1, [2, 6]), (2, [4])]
 
 
-def test_equal_tables_are_one_layout_whatever_their_number_and_block() -> None:
-    maps = TableMaps()
+@pytest.mark.parametrize("readers", [1, 4])
+def test_equal_tables_are_one_layout_whatever_their_number_block_and_reader(readers: int) -> None:
+    maps = [TableMaps() for _ in range(readers)]
     layouts = set()
-    for table_id in (5, 6, 5 + 1024, 2**47):
+    for number, table_id in enumerate((5, 6, 5 + 1024, 2**47)):
         group = [gtid_event(), table_map([INT, TEXT], table_id=table_id), insert(table_id, 2)]
-        (touched,) = maps.resolve(plain_block([group]))
+        (touched,) = maps[number % readers].resolve(plain_block([group]))
         layouts.add(id(touched.layout))
     assert len(layouts) == 1
 
