@@ -113,7 +113,7 @@ class TableRules:
 
     def _table(self, layout: TableLayout, decoding: Decoding) -> ShownTable | None:
         kinds = decoding.time_type, decoding.zero_dates, decoding.replace_invalid_text
-        key = (layout.database, layout.table, layout.digest, layout.completion, *kinds)
+        key = (layout.database, layout.table, layout.vendor, layout.digest, layout.completion, *kinds)
         found = self._shown.get(key)
         if found is None:
             rule = self.of(layout.database, layout.table)
