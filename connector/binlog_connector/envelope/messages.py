@@ -99,10 +99,8 @@ class MessagesView:
         self.rows_before: Callable[[], frozenset[tuple[str, str]]] = frozenset
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
         self._tables = tables = tables or TableFilter()
-        kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
-        wanted = frozenset(int(kind) for types in kinds for kind in types)
         self._selection = Selection(
-            tables, groups, event_types=wanted if options.skipped_operations else None, decoding=self._decoding
+            tables, groups, event_types=_wanted_types(options.skipped_operations), decoding=self._decoding
         )
         self._clock_ns = clock_ns
         self.envelopes = TableEnvelopes(options, self._decoding)
@@ -235,6 +233,13 @@ class MessagesView:
         assert encoder is not None, "changes are of events"
         envelope = self.envelopes.of(images.layout, is_copied=is_copied)
         return ChangeMessages(envelope, images, encoder.changes(envelope, images), tombstones=self._options.tombstones)
+
+
+def _wanted_types(skipped: frozenset[MessageOperation]) -> frozenset[int] | None:
+    """Types of the row events of operations that are not skipped; None: no type is left out."""
+    if skipped.isdisjoint(_EVENT_TYPES):
+        return None
+    return frozenset(int(kind) for op, types in _EVENT_TYPES.items() if op not in skipped for kind in types)
 
 
 @dataclass(frozen=True, slots=True)
