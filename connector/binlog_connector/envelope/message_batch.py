@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,7 @@ OPS = ("c", "u", "d", "t", "r")
 """Letters for what happened to a row; `r`: it exists."""
 NO_OP = -1
 
+_DICTIONARIES_MAX = 256
 _NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 MESSAGES_SCHEMA = pa.schema(
@@ -183,7 +185,12 @@ def _arranged(runs: Sequence[MessageRun]) -> tuple[MessageNumbers, Int64s, list[
 
 
 def _names(codes: pa.Array, names: Sequence[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(codes, strings_array(names), safe=False)
+    return pa.DictionaryArray.from_arrays(codes, _dictionary(tuple(names)), safe=False)
+
+
+@lru_cache(_DICTIONARIES_MAX)
+def _dictionary(names: tuple[str, ...]) -> pa.Array:
+    return strings_array(names)
 
 
 def _names_of_runs(names: Sequence[str | None], owners: Int64s) -> pa.Array:

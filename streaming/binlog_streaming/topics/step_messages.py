@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.steps import Step
     from binlog_connector.kafka.topic_names import TopicNames
     from binlog_format.block import Block
+    from binlog_format.kernels import Int64s
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
     from binlog_streaming.topics.record import Records
 
@@ -238,7 +238,7 @@ class StepMessages:
                 continue
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             topic = self._names.of(MessageKind(kind), database, table)
-            copied = pc.sum(pc.equal(batch.column("op").indices, OPS.index("r"))).as_py()
+            copied = len(_messages_with(batch, "r"))
             if copied:
                 records.copied[topic] += copied
             yield from messages_of(batch, topic, self._partition_count)
@@ -310,7 +310,7 @@ def messages_of(batch: pa.RecordBatch, topic: str, partition_count: PartitionCou
     A TRUNCATE goes to each partition: it is about rows of all of them, and has its place in the order of each.
     """
     start = 0
-    for row in _truncates(batch):
+    for row in _messages_with(batch, "t").tolist():
         yield from _part(batch[start:row], topic)
         truncate = batch[row : row + 1]
         for partition in range(partition_count(topic)):
@@ -319,10 +319,11 @@ def messages_of(batch: pa.RecordBatch, topic: str, partition_count: PartitionCou
     yield from _part(batch[start:], topic)
 
 
-def _truncates(batch: pa.RecordBatch) -> list[int]:
-    is_truncate = pc.equal(batch.column("op").indices, OPS.index("t")).fill_null(False)
-    rows: list[int] = np.flatnonzero(is_truncate.to_numpy(zero_copy_only=False)).tolist()
-    return rows
+def _messages_with(batch: pa.RecordBatch, op: str) -> Int64s:
+    """Numbers of the messages of *batch* that have that `op`; tombstones have none."""
+    numbers = batch.column("op").indices.to_numpy(zero_copy_only=False)  # NaN where there is none
+    found: Int64s = np.flatnonzero(numbers == OPS.index(op))
+    return found
 
 
 def _part(batch: pa.RecordBatch, topic: str) -> Iterator[Messages]:
