@@ -86,7 +86,8 @@ FEW = 1000
 def live(script: Script) -> LifeResult:
     """Live a script, in files that are gone afterwards."""
     root = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
-    return LIVES[script.kind](script, root / f"binlog-stream-life-{os.getpid()}").live()
+    # Of one size: paths are in files, and a loss of power leaves parts of files.
+    return LIVES[script.kind](script, root / f"binlog-stream-life-{os.getpid():07}").live()
 
 
 def shrunk(script: Script) -> Script:
