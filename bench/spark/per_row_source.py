@@ -6,6 +6,7 @@ everything takes several times as long for a row.
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ class RowReader(BinlogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """The rows of *partition*."""
         assert isinstance(partition, RangePartition)
-        image = self._schema["before"].dataType
+        image = StructType.fromJson(json.loads(self._schema))["before"].dataType
         assert isinstance(image, StructType)
         names = image.fieldNames()
         with open_watched(self._options, partition.format) as watched:

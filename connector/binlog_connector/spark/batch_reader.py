@@ -61,7 +61,7 @@ class BinlogBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None = None) -> None:
         options.check_batch()
         self._options = options
-        self._range_reader = RangeReader(options, schema, schema_file)
+        self._range_reader = RangeReader(options, schema.json(), schema_file)
 
     @readable
     def partitions(self) -> Sequence[InputPartition]:

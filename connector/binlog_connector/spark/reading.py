@@ -6,10 +6,12 @@ Events of a structured log for Spark: their columns (`events_schema`), and those
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.starts import StartMoment
@@ -25,7 +27,7 @@ from binlog_connector.options.query_views import (
 )
 from binlog_connector.options.source_options import SourceOptions, View
 from binlog_connector.spark.partitions import leave_out
-from binlog_connector.spark.schema import as_spark_sees_it, to_spark
+from binlog_connector.spark.schema import as_spark_sees_it, spark_json, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format.errors import OptionError, SchemaError
@@ -33,8 +35,6 @@ from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from pyspark.sql.types import StructType
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile
@@ -64,13 +64,14 @@ class RangeReader:
     """Reads partitions on a worker; it is pickled, so it holds no open file.
 
     Attributes:
-        schema: The columns that Spark expects.
+        schema: The columns that Spark expects, as `StructType.json` has them: the objects take each task longer to
+            unpickle, and to compare, than a small partition takes to be read.
         schema_file: What the option `schemaFile` names.
         wanted: What Spark's own filters leave over, as far as it is known here.
     """
 
     options: SourceOptions
-    schema: StructType
+    schema: str
     schema_file: SchemaFile | None = None
     wanted: Wanted = ALL_WANTED
 
@@ -105,10 +106,13 @@ class RangeReader:
             return itertools.chain([gap_batch(partition)], batches)
         return batches
 
+    def _planned(self) -> StructType:
+        return StructType.fromJson(json.loads(self.schema))
+
     def _image_type(self) -> pa.DataType | None:
         if self.options.table is None or not self.options.include_ddl:
             return None
-        return arrow_schema_of(self.schema).field("before").type
+        return arrow_schema_of(self._planned()).field("before").type
 
     def _server_runs(self, watched: WatchedLog) -> ServerRuns | None:
         if self.options.view is not View.TABLES:
@@ -149,9 +153,9 @@ class RangeReader:
             yield _shaped(batch, wanted)
 
     def _check(self, schema: pa.Schema) -> None:
-        if to_spark(schema) == self.schema:
+        if spark_json(schema) == self.schema:
             return
-        planned = {field.name: field.dataType.simpleString() for field in self.schema}
+        planned = {field.name: field.dataType.simpleString() for field in self._planned()}
         found = {field.name: field.dataType.simpleString() for field in to_spark(schema)}
         differing = sorted(name for name in planned | found if planned.get(name) != found.get(name))
         told = "; ".join(

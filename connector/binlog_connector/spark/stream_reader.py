@@ -67,7 +67,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None) -> None:
         self._options = options
-        self._schema = schema
+        self._schema = schema.json()  # see `RangeReader`
         self._schema_file = schema_file
         self._target: Position | None = None
         self._ending: Ending | None = None

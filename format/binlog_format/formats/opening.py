@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,6 +103,7 @@ def open_live_files(path: str, format_name: str) -> LiveFiles:
     return files
 
 
+@cache
 def _loaded(name: str) -> Any:
     return pkgutil.resolve_name(f"binlog_format.{name}")
 

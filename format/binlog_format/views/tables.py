@@ -18,7 +18,7 @@ from binlog_format.views.selection import OF_ONE_TABLE, Selection, raise_problem
 from binlog_format.views.snapshot_events import MARK_TYPE, SnapshotEvents, source_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
@@ -191,7 +191,7 @@ class TablesView:
             rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
         if rows and start is not None and end is not None:
             bounds = {"start": start.to_json(), "end": end.to_json()}
-            yield pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
+            yield _record_batch([bounds | row for row in rows])
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -200,6 +200,18 @@ class TablesView:
         keep = self._groups.keep(block) if found else None
         groups = block.events["group"]
         return [statement for event, statement in found if keep is None or keep[int(groups[event])]]
+
+
+def _record_batch(rows: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
+    # Most rows are of tables: columns that they do not have are nested, and take long to convert value by value.
+    given = frozenset().union(*rows)
+    columns = [
+        pa.array([row.get(field.name) for row in rows], field.type)
+        if field.name in given
+        else pa.nulls(len(rows), field.type)
+        for field in TABLES_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=TABLES_SCHEMA)
 
 
 class _Shadows:

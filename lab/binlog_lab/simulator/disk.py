@@ -246,7 +246,8 @@ class Disk:
         if not self._is_ours(path):
             return
         is_folder = stat.S_ISDIR(os.fstat(number).st_mode)
-        self._unfinished = None if is_folder or self._is_synced(path) else path
+        inode, content = (0, b"") if is_folder else self._content(path)
+        self._unfinished = None if is_folder or self._synced.get(inode) == content else path
         try:
             self._write("fsync", path)
         finally:
@@ -254,13 +255,11 @@ class Disk:
         if is_folder:
             self._names = [change for change in self._names if change.folder != path]
         else:
-            with _REAL_OPEN(path, "rb") as file:
-                self._synced[os.fstat(number).st_ino] = file.read()
+            self._synced[inode] = content
 
-    def _is_synced(self, path: str) -> bool:
-        """True if nothing was written to the file since it was synced, maybe by another process."""
+    def _content(self, path: str) -> tuple[int, bytes]:
         with _REAL_OPEN(path, "rb") as file:
-            return self._synced.get(os.fstat(file.fileno()).st_ino) == file.read()
+            return os.fstat(file.fileno()).st_ino, file.read()
 
     def _replace(self, source: Any, target: Any, **named: Any) -> None:
         if not self._is_ours(target):

@@ -156,8 +156,8 @@ class ModelFrame:
         sent = pickle.dumps(self.reader)
         for number in order:
             found[number] = conduct.attempts(partial(_read, sent, pickle.dumps(self.partitions[number])))
-        rows = [row for number in range(len(order)) for batch in found[number] for row in batch.to_pylist()]
-        return [ModelRow({name: row[name] for name in self.columns}) for row in rows]
+        batches = [batch.select(self.columns) for number in range(len(order)) for batch in found[number]]
+        return [ModelRow(row) for batch in batches for row in batch.to_pylist()]
 
 
 @dataclass(slots=True)

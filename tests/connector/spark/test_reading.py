@@ -12,7 +12,7 @@ from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.reading import RangeReader, planned_blocks
-from binlog_connector.spark.schema import to_spark
+from binlog_connector.spark.schema import spark_json
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, UnsupportedError
 from tests.connector.shop import Shop
@@ -61,7 +61,7 @@ def test_a_range_whose_end_was_taken_back_is_a_loss(tmp_path: Path) -> None:
 
 def _rows(path: Path, **given: str) -> int:
     options = SourceOptions.parse({"path": str(path), **given})
-    reader = RangeReader(options, to_spark(make_view(options).schema(None)))
+    reader = RangeReader(options, spark_json(make_view(options).schema(None)))
     return sum(batch.num_rows for batch in reader.read(_whole(str(path))))
 
 

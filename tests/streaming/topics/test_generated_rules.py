@@ -17,7 +17,7 @@ from binlog_connector.options.query_views import make_decoding, make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.reading import RangeReader
-from binlog_connector.spark.schema import find_layout, to_spark
+from binlog_connector.spark.schema import find_layout, spark_json
 from binlog_format.errors import BinlogError, OptionError, UnsupportedError
 from binlog_format.position import Position
 from binlog_streaming.settings import PublishJob, parse_any_job
@@ -61,7 +61,7 @@ def changefeed(log: Path, begin: Position | None = None, **given: str) -> list[d
         start = watched.log.start_position()
         end = watched.log.span(start).end
     schema = make_view(options, decoding=make_decoding(options, None)).schema(layout)
-    reader = RangeReader(options, to_spark(schema))
+    reader = RangeReader(options, spark_json(schema))
     return [row for batch in reader.read(RangePartition(begin or start, end)) for row in batch.to_pylist()]
 
 

@@ -21,7 +21,7 @@ from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.reading import RangeReader
-from binlog_connector.spark.schema import to_spark
+from binlog_connector.spark.schema import spark_json
 from binlog_format import open_log
 from binlog_format.errors import OptionError
 from binlog_lab.demo.failures import DemoError
@@ -104,7 +104,7 @@ def rows_of(path: Path, parts: int = 1, **given: str) -> list[dict[str, Any]]:
     options = SourceOptions.parse(
         {"path": str(path), "failOnStatement": "false", "replaceInvalidText": "true", **given}
     )
-    reader = RangeReader(options, to_spark(make_view(options).schema(None)))
+    reader = RangeReader(options, spark_json(make_view(options).schema(None)))
     with open_log(str(path)) as log:
         start = log.start_position()
         end = log.span(start).end

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
+_COLUMNS_KEPT = 1024
+"""A job is told of the same columns batch after batch; to find the type of one takes a third of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,7 @@ def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: V
     return TableLayout(database, table, columns, key, "", b"", vendor, said.to_json())
 
 
+@lru_cache(maxsize=_COLUMNS_KEPT)
 def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) -> Column:
     """A column as a table map has it.
 
