@@ -14,6 +14,7 @@ from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.starts import advance
 from binlog_connector.kafka.producer import ProducerSettings
 from binlog_connector.kafka.publisher import Publisher, open_producer
+from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
 from binlog_format.classic import log_scan
@@ -272,6 +273,10 @@ def _copied_rows_forgotten() -> AbstractContextManager[None]:
     return _replaced(SnapshotEvents, "take", without_rows)
 
 
+def _rows_for_topics_forgotten() -> AbstractContextManager[None]:
+    return _replaced(CopiedTables, "enter", lambda *_: None)
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -300,6 +305,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an archive that trusts a stale listing": _archive_trusts_a_stale_listing,
     "an own object taken for another writer's": _own_object_taken_for_another_writers,
     "rows of a snapshot forgotten": _copied_rows_forgotten,
+    "rows of a snapshot for topics forgotten": _rows_for_topics_forgotten,
     "a gap of events that nobody names": _gaps_not_named,
     "events of a batch that was begun taken for done": _begun_events_taken_for_done,
 }

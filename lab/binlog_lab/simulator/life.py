@@ -86,12 +86,13 @@ class Life(AnyLife):
         return nullcontext() if self._bucket is None else installed(self._bucket)
 
     def _new_job(self, chance: Random) -> LivedTablesJob | LivedTopicsJob:
-        terms = self._seen_terms
-        if Random(f"topics {self.script.seed}").random() < TOPICS_SHARE:
-            file = write_publish_job(chance, self._folder, self._view.path)
-            broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
-            return LivedTopicsJob(file, terms, broker, chance.choice((500, 2000, 100_000)))
-        return self._new_tables_job(chance)
+        has_topics = Random(f"topics {self.script.seed}").random() < TOPICS_SHARE
+        return self._new_topics_job(chance) if has_topics else self._new_tables_job(chance)
+
+    def _new_topics_job(self, chance: Random) -> LivedTopicsJob:
+        file = write_publish_job(chance, self._folder, self._view.path)
+        broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
+        return LivedTopicsJob(file, self._seen_terms, broker, chance.choice((500, 2000, 100_000)))
 
     def _new_tables_job(self, chance: Random) -> LivedTablesJob:
         bucket, place = (None, None) if self._bucket is None else (self._bucket, URI)

@@ -66,6 +66,7 @@ WANTED = (
     *("broker reached late, from one that was killed, at commit", "error BINLOG_KAFKA.OTHER_PUBLISHER"),
     *(f"step {step}" for step in (*PublishStep, *ArchiveCrashPoint)),
     "archive alone",
+    "snapshot for topics",
     "meanwhile",
     "task twice",
     "task late",

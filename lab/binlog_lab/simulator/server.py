@@ -200,9 +200,9 @@ class ModelServer:
         """A statement about a table that is none of `tables`."""
         self._ddl(text, lambda: None)
 
-    def insert_elsewhere(self, *parts: tuple[TableSpec, Sequence[Row]]) -> None:
-        """A transaction with rows of tables that are none of `tables`."""
-        draft = Draft({}, self._origin())
+    def insert_elsewhere(self, *parts: tuple[TableSpec, Sequence[Row]], copies: Sequence[RowChange] = ()) -> None:
+        """A transaction with rows of tables that are none of `tables`; *copies* tells which of theirs these copy."""
+        draft = Draft({}, self._origin(), changes=list(copies))
         for number, (spec, rows) in enumerate(parts):
             draft.insert(spec, number, rows)
         self._commit(draft)

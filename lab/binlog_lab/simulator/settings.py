@@ -27,6 +27,12 @@ BUCKET_DELTA_SHARE = 0.6
 TOPICS_SHARE = 0.25
 """Share of the lives whose job publishes to topics."""
 
+SNAPSHOT_TOPICS_SHARE = 0.4
+"""The same of lives with snapshots."""
+
+TOPIC_PREFIX = "life"
+"""Name of the job for its topics."""
+
 _CHANGELOG_SHARE = 0.4
 """Share of the lives whose tables have changelogs, too."""
 
@@ -70,7 +76,7 @@ path = "{log}"
 [sink]
 kind = "kafka"
 bootstrap_servers = "broker:9092"
-topic_prefix = "life"
+topic_prefix = "{prefix}"
 partitions = {partitions}
 """
 
@@ -131,7 +137,10 @@ def write_publish_job(chance: Random, folder: Path, log: Path) -> Path:
     job, file = folder / "job", folder / "settings" / "job.toml"
     job.mkdir()
     file.parent.mkdir()
-    file.write_text(_PUBLISH_JOB.format(checkpoint=job / "checkpoint", log=log, partitions=chance.choice((1, 3))))
+    text = _PUBLISH_JOB.format(
+        checkpoint=job / "checkpoint", log=log, prefix=TOPIC_PREFIX, partitions=chance.choice((1, 3))
+    )
+    file.write_text(text)
     return file
 
 

@@ -11,13 +11,16 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.snapshot_marks import KEY, TOPICS
 from binlog_format.views.filters import MARKS_TABLE, SNAPSHOT_DATABASE
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.simulator.statements import RowChange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
+    from binlog_lab.event_encoding.value_encoding import Value
     from binlog_lab.simulator.server import ModelServer
     from binlog_lab.simulator.statements import Row
 
@@ -74,10 +77,12 @@ class ModelSnapshots:
 
     Attributes:
         server: The server.
+        publisher: For whose topics rows are copied; None: they are for tables.
         ended: Of each table whose snapshot has ended, the number of the last group of it.
     """
 
     server: ModelServer
+    publisher: str | None = None
     ended: dict[str, int] = field(default_factory=dict)
     _begun: _Snapshot | None = None
     _marks: int = 0
@@ -99,14 +104,15 @@ class ModelSnapshots:
     def _begin(self, spec: TableSpec) -> str:
         begun = self._begun = _Snapshot(spec, str(uuid.uuid4()))
         self.server.elsewhere(shadow_of(spec, begun.uuid).create_statement())
-        self._mark(begun, "begin", begin_detail(spec, "complete"))
+        self._mark(begun, "begin", begin_detail(spec, "complete") | self._for_topics())
         return f"snapshot of {spec.table} begins"
 
     def _chunk(self, begun: _Snapshot, size: int) -> str:
         rows = self.server.tables[begun.spec.table].rows
         left = [key for key in sorted(rows, key=repr) if begun.after is None or repr(key) > begun.after]
         taken = left[:size]
-        self._mark(begun, "chunk", {"from": [], "through": []}, [rows[key] for key in taken])
+        detail = {"from": [], "through": []} | self._for_topics(key=begun.spec.primary_key)
+        self._mark(begun, "chunk", detail, {key: rows[key] for key in taken})
         if len(taken) < len(left):
             begun.after = repr(taken[-1])
             return f"snapshot of {begun.spec.table}: {len(taken)} rows"
@@ -118,13 +124,25 @@ class ModelSnapshots:
         self.server.elsewhere(f"DROP TABLE IF EXISTS {shadow_of(begun.spec, begun.uuid).full_name}")
         return f"snapshot of {begun.spec.table} ends, {begun.rows} rows"
 
-    def _mark(self, begun: _Snapshot, kind: str, detail: dict[str, object], rows: Sequence[Row] | None = None) -> None:
+    def _for_topics(self, key: Sequence[str] | None = None) -> dict[str, object]:
+        if self.publisher is None:
+            return {}
+        return {TOPICS: self.publisher} | ({} if key is None else {KEY: list(key)})
+
+    def _mark(
+        self,
+        begun: _Snapshot,
+        kind: str,
+        detail: dict[str, object],
+        rows: Mapping[tuple[Value, ...], Row] | None = None,
+    ) -> None:
         self._marks += 1
         shadow = shadow_of(begun.spec, begun.uuid)
         names = begun.spec.database, begun.spec.table, shadow.table
         number, count = (begun.chunks, len(rows)) if rows is not None else (-1, 0)
         mark: Row = (self._marks, begun.uuid, kind, *names, number, count, json.dumps(detail))
-        chunk = [(shadow, rows)] if rows else []
-        self.server.insert_elsewhere(*chunk, (MARKS, [mark]))
+        chunk = [(shadow, list(rows.values()))] if rows else []
+        copies = [RowChange(begun.spec.table, "copy", key) for key in rows or ()]
+        self.server.insert_elsewhere(*chunk, (MARKS, [mark]), copies=copies)
         if rows is not None:
             begun.chunks, begun.rows = begun.chunks + 1, begun.rows + count

@@ -136,6 +136,8 @@ def _told(changes: Iterable[RowChange]) -> Iterator[tuple[tuple[object, ...], st
         elif change.kind == "delete":
             yield change.key, "d"
             yield change.key, _TOMBSTONE
+        elif change.kind == "copy":
+            yield change.key, "r"
         else:
             if change.kind == "update_postimage" and before is not None:
                 yield before, "d"
