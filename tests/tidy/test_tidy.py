@@ -54,7 +54,7 @@ STREAMING_LIBRARIES = {
     "uvicorn",
     "openlineage",
 }
-LAB_LIBRARIES = FORMAT_LIBRARIES | STREAMING_LIBRARIES
+LAB_LIBRARIES = FORMAT_LIBRARIES | STREAMING_LIBRARIES | {"fastavro"}  # reads Avro for the verdicts of lives
 ALLOWED_IMPORTS = {
     "binlog_format": {"binlog_format"} | FORMAT_LIBRARIES,
     "binlog_connector": {"binlog_format", "binlog_connector"} | CONNECTOR_LIBRARIES,

@@ -14,6 +14,7 @@ from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.starts import advance
 from binlog_connector.kafka.producer import ProducerSettings
 from binlog_connector.kafka.publisher import Publisher, open_producer
+from binlog_connector.kafka.registry import SchemaRegistry
 from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
@@ -277,6 +278,16 @@ def _rows_for_topics_forgotten() -> AbstractContextManager[None]:
     return _replaced(CopiedTables, "enter", lambda *_: None)
 
 
+def _first_schema_taken_for_all() -> AbstractContextManager[None]:
+    id_of = SchemaRegistry.id_of
+
+    def hasty(self: SchemaRegistry, subject: str, schema: str) -> int:
+        known = [number for (name, _), number in self._ids.items() if name == subject]
+        return known[0] if known else id_of(self, subject, schema)
+
+    return _replaced(SchemaRegistry, "id_of", hasty)
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -306,6 +317,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an own object taken for another writer's": _own_object_taken_for_another_writers,
     "rows of a snapshot forgotten": _copied_rows_forgotten,
     "rows of a snapshot for topics forgotten": _rows_for_topics_forgotten,
+    "a first schema taken for all": _first_schema_taken_for_all,
     "a gap of events that nobody names": _gaps_not_named,
     "events of a batch that was begun taken for done": _begun_events_taken_for_done,
 }

@@ -18,6 +18,7 @@ from binlog_lab.simulator.script import Act, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog, Terms
 from binlog_lab.simulator.settings import (
+    AVRO_SHARE,
     BUCKET_DELTA_SHARE,
     BUCKET_SHARES,
     DELTA_SHARE,
@@ -30,6 +31,7 @@ from binlog_lab.simulator.stores.bucket_client import installed
 from binlog_lab.simulator.stores.model_bucket import URI, ModelBucket
 from binlog_lab.simulator.topics.lived_topics import LivedTopicsJob
 from binlog_lab.simulator.topics.model_broker import ModelBroker
+from binlog_lab.simulator.topics.model_registry import ModelRegistry
 from binlog_lab.simulator.verdict import DefectError
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
@@ -90,9 +92,11 @@ class Life(AnyLife):
         return self._new_topics_job(chance) if has_topics else self._new_tables_job(chance)
 
     def _new_topics_job(self, chance: Random) -> LivedTopicsJob:
-        file = write_publish_job(chance, self._folder, self._view.path)
+        is_avro = Random(f"Avro form {self.script.seed}").random() < AVRO_SHARE
+        registry = ModelRegistry(self._disk) if is_avro else None
+        file = write_publish_job(chance, self._folder, self._view.path, is_avro=is_avro)
         broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
-        return LivedTopicsJob(file, self._seen_terms, broker, chance.choice((500, 2000, 100_000)))
+        return LivedTopicsJob(file, self._seen_terms, broker, chance.choice((500, 2000, 100_000)), registry)
 
     def _new_tables_job(self, chance: Random) -> LivedTablesJob:
         bucket, place = (None, None) if self._bucket is None else (self._bucket, URI)

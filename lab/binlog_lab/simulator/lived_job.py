@@ -55,7 +55,7 @@ class LivedJob(ABC, Generic[AnyLived]):
     name: str
     faults: tuple[str, ...]
     first_calls: ClassVar[int] = 90
-    rare_calls: ClassVar[tuple[str, ...]] = RARE_CALLS
+    rare_calls: tuple[str, ...] = RARE_CALLS
     is_atomic: ClassVar[bool] = False
 
     def __init__(self, file: Path, terms: Terms) -> None:

@@ -51,10 +51,10 @@ OF_FAULTS = frozenset(
     {
         *("BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"),
         *("BINLOG_KAFKA.UNREACHABLE", "BINLOG_KAFKA.FAILED", "BINLOG_KAFKA.TRANSACTION_OPEN"),
-        _JOB_CHANGED,
+        *("BINLOG_REGISTRY.UNREACHABLE", _JOB_CHANGED),
     }
 )
-"""Errors for a disk or a broker that fails; the last one for a commit that arrived late."""
+"""Errors for a disk, a broker or a registry that fails; the last one for a commit that arrived late."""
 _OF_LOST_OFFSET = frozenset({"BINLOG_OPTION.INVALID_VALUE", "BINLOG_TABLE.CHECKPOINT_BEHIND"})
 """A switch is decided, and the offset that it is about is not there; or tables have the batch that ended there."""
 _OTHER_PUBLISHER = "BINLOG_KAFKA.OTHER_PUBLISHER"

@@ -27,6 +27,9 @@ BUCKET_DELTA_SHARE = 0.6
 TOPICS_SHARE = 0.25
 """Share of the lives whose job publishes to topics."""
 
+AVRO_SHARE = 0.2
+"""Share of the jobs with topics whose messages are in Avro."""
+
 SNAPSHOT_TOPICS_SHARE = 0.4
 """The same of lives with snapshots."""
 
@@ -78,6 +81,13 @@ kind = "kafka"
 bootstrap_servers = "broker:9092"
 topic_prefix = "{prefix}"
 partitions = {partitions}
+{form}"""
+
+_AVRO = """\
+format = "avro"
+
+[sink.registry]
+url = "http://registry"
 """
 
 
@@ -132,13 +142,17 @@ def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool
     return file
 
 
-def write_publish_job(chance: Random, folder: Path, log: Path) -> Path:
+def write_publish_job(chance: Random, folder: Path, log: Path, *, is_avro: bool) -> Path:
     """Write the file of a job that publishes *log*, and has its checkpoint in *folder*`/job`; gives the file."""
     job, file = folder / "job", folder / "settings" / "job.toml"
     job.mkdir()
     file.parent.mkdir()
     text = _PUBLISH_JOB.format(
-        checkpoint=job / "checkpoint", log=log, prefix=TOPIC_PREFIX, partitions=chance.choice((1, 3))
+        checkpoint=job / "checkpoint",
+        log=log,
+        prefix=TOPIC_PREFIX,
+        partitions=chance.choice((1, 3)),
+        form=_AVRO if is_avro else "",
     )
     file.write_text(text)
     return file

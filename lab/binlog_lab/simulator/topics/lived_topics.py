@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, OptionError
 from binlog_lab.simulator.lived_job import LivedJob
 from binlog_lab.simulator.topics.model_clients import installed
+from binlog_lab.simulator.topics.model_registry import REGISTRY_CALLS
 from binlog_lab.simulator.topics.topic_verdict import TopicVerdict
 from binlog_streaming.jobs.switch import complete_begun, job_to_switch, plan_switch
 from binlog_streaming.settings import PublishJob
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from binlog_lab.simulator.server import StateAfterGroup
     from binlog_lab.simulator.server_log import Terms
     from binlog_lab.simulator.topics.model_broker import ModelBroker, StoredMessage
+    from binlog_lab.simulator.topics.model_registry import ModelRegistry
 
 _OF_OTHER_LOG = "BINLOG_OPTION.INVALID_VALUE"
 
@@ -34,6 +36,7 @@ class LivedTopicsJob(LivedJob[PublishJob]):
 
     Args:
         broker: They are there.
+        registry: Schemas of the messages are there; None: these are JSON.
         size: Bytes of the log in a transaction of Kafka.
     """
 
@@ -43,17 +46,21 @@ class LivedTopicsJob(LivedJob[PublishJob]):
         "topics lost",
     )
     first_calls = 50
-    rare_calls = ("ask for ends, after", "send, before", "rename")
+    rare_calls: tuple[str, ...] = ("ask for ends, after", "send, before", "rename")
     is_atomic = True
 
-    def __init__(self, file: Path, terms: Terms, broker: ModelBroker, size: int) -> None:
+    def __init__(
+        self, file: Path, terms: Terms, broker: ModelBroker, size: int, registry: ModelRegistry | None
+    ) -> None:
         super().__init__(file, terms)
-        self.kind = "topics"
+        self.kind = "topics" if registry is None else "topics in Avro"
+        self.rare_calls += () if registry is None else REGISTRY_CALLS
         self.name = f"{self.kind}; {size} bytes a transaction"
         self._broker = broker
+        self._registry = registry
         self._size = size
         self._names = names_of(self.job.sink)
-        self._verdict = TopicVerdict(broker, self._names, terms)
+        self._verdict = TopicVerdict(broker, self._names, terms, registry)
         self._undecided_in: str | None = None  # the log that it left before its first transaction was decided
 
     def happen(self, kind: str, at: int) -> None:
@@ -91,7 +98,7 @@ class LivedTopicsJob(LivedJob[PublishJob]):
     @contextmanager
     def installed(self) -> Iterator[None]:
         """See `LivedJob`."""
-        with installed(self._broker):
+        with installed(self._broker), nullcontext() if self._registry is None else self._registry.installed():
             yield
 
     def restart(self) -> None:

@@ -6,7 +6,7 @@ import datetime
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_lab.simulator.statements import DATABASE
 from binlog_lab.simulator.verdict import DefectError, group_number
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from binlog_lab.simulator.server import StateAfterGroup
     from binlog_lab.simulator.server_log import Terms
     from binlog_lab.simulator.statements import RowChange
-    from binlog_lab.simulator.topics.model_broker import ModelBroker, StoredMessage
+    from binlog_lab.simulator.topics.model_broker import ModelBroker
+    from binlog_lab.simulator.topics.model_registry import ModelRegistry
 
 _TOMBSTONE = "tombstone"
 _EPOCH = datetime.date(1970, 1, 1)
@@ -39,11 +40,13 @@ class TopicVerdict:
         broker: It has the topics.
         names: Of the topics.
         terms: Servers that wrote the groups.
+        registry: It has the schemas of the messages; None: these are JSON.
     """
 
     broker: ModelBroker
     names: TopicNames
     terms: Terms
+    registry: ModelRegistry | None
 
     def check(self, history: Mapping[int, StateAfterGroup], taken: int, *, began_late: bool) -> None:
         """See that a consumer of committed messages gets the changes up to group *taken*: each once, in order per key.
@@ -71,9 +74,10 @@ class TopicVerdict:
         for partition in self.broker.topics.get(self.names.of_table(DATABASE, name), ()):
             newest = ""
             for message in partition.committed():
-                newest = _next_sequence(name, message, newest)
-                told = self._read(name, message, found, history)
-                found[_text(json.loads(message.key or b"null"))].append(told)
+                key, value = self._content(message.key), self._content(message.value)
+                newest = _next_sequence(name, value, newest)
+                told = self._told(name, key, value, found, history)
+                found[_text(key)].append(told)
         if began_late:
             first = min((one.number for some in found.values() for one in some), default=taken + 1)
             left = {key: [one for one in some if one.number >= first] for key, some in expected.items()}
@@ -85,19 +89,21 @@ class TopicVerdict:
                     f"the server had {_shown(expected.get(shown, []))}"
                 )
 
-    def _read(
+    def _content(self, data: bytes | None) -> Any:
+        return json.loads(data or b"null") if self.registry is None else self.registry.read(data)
+
+    def _told(
         self,
         name: str,
-        message: StoredMessage,
+        key: Mapping[str, Any],
+        value: Mapping[str, Any] | None,
         found: Mapping[str, list[_Told]],
         history: Mapping[int, StateAfterGroup],
     ) -> _Told:
         """Content of a message, whose row is that which the server had."""
-        key = json.loads(message.key or b"null")
-        if message.value is None:
+        if value is None:
             before = found[_text(key)]
             return _Told(before[-1].number if before else 0, _TOMBSTONE)
-        value = json.loads(message.value)
         number = group_number(value["source"]["gtid"], self.terms)
         told = _Told(number, value["op"])
         state = history.get(number)
@@ -115,11 +121,11 @@ class TopicVerdict:
         return told
 
 
-def _next_sequence(name: str, message: StoredMessage, before: str) -> str:
+def _next_sequence(name: str, value: Mapping[str, Any] | None, before: str) -> str:
     """Total order of a message, which is not before that of the one before it in its partition."""
-    if message.value is None:
+    if value is None:
         return before
-    sequence = str(json.loads(message.value)["source"]["sequence"])
+    sequence = str(value["source"]["sequence"])
     if sequence < before:
         raise DefectError(f"the topic of {name} has a change at {sequence} after one at {before}")
     return sequence
