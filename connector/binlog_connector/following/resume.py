@@ -178,7 +178,7 @@ def compare_range(watched: WatchedLog, start: SourceOffset, end: SourceOffset) -
 
 
 def end_of_rest(watched: WatchedLog, end: SourceOffset) -> Position:
-    """The end of a batch up to *end* of which the log has lost a part: bytes written anew do not belong to it."""
+    """The end of a batch of which the log has lost a part: at most *end*, and not in bytes that were written later."""
     at_end = _compare_end(watched, end)
     return end.position if at_end is None else min(end.position, at_end.offset.position)
 

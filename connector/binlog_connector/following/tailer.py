@@ -222,7 +222,7 @@ class Tailer:
 
     def _look(self) -> Step | None:
         """One look at the log; None: nothing new."""
-        # This look sees all changes that the watch has told so far: they must not end the wait after it.
+        # This look reads all changes that the watch has reported so far, so they must not end the wait after it.
         self._watch.forget()
         try:
             # Before reading: what is written meanwhile changes the mark of the next look.

@@ -175,7 +175,7 @@ class TableMaps:
 
 
 _HEADER = bytes([EventType.TABLE_MAP]).rjust(EVENT_TYPE_OFFSET + 1, b"\0").ljust(TABLE_BODY_OFFSET, b"\0")
-"""Bytes before the body of a table map, as far as layouts depend on them: neither the time nor the table's id."""
+"""A header and table id for every table map: layouts depend on the type of the event alone, not on time or id."""
 
 
 @lru_cache(_PARSED_MAX)

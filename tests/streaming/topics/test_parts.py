@@ -69,7 +69,7 @@ def test_messages_do_not_depend_on_how_the_log_is_cut_into_steps(tmp_path: Path)
     sink = replace(SINK, schemas_enable=True, transaction_metadata=True, unsigned_bigint_handling=PRECISE)
     rules = (TopicRule(select=r"shop\.customers", mask={"email": "sha256"}), TopicRule())
 
-    def told(step_size_max: int) -> dict[str, list[object]]:
+    def messages_by_topic(step_size_max: int) -> dict[str, list[object]]:
         checkpoint = str(tmp_path / f"state-{step_size_max}")
         job = PublishJob(source=FollowedSource(path=str(log)), sink=sink, tables=rules, checkpoint=checkpoint)
         topics: dict[str, list[object]] = {}
@@ -81,4 +81,4 @@ def test_messages_do_not_depend_on_how_the_log_is_cut_into_steps(tmp_path: Path)
             topics.setdefault(message["topic"], []).append((message["key"], value))
         return topics
 
-    assert told(1) == told(1 << 30)
+    assert messages_by_topic(1) == messages_by_topic(1 << 30)

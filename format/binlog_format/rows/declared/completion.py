@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
 _COLUMNS_KEPT = 1024
-"""A job is told of the same columns batch after batch; to find the type of one takes a third of a millisecond."""
+"""Columns whose types are kept: each batch has the same ones, and the search for one type takes 0.3 ms."""
 
 
 @dataclass(frozen=True, slots=True)

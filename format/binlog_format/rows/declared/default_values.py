@@ -275,7 +275,7 @@ def _text(column: Column, default: DeclaredDefault) -> str | bytes:
 
 
 def _digits(number: str) -> str:
-    """The text that a number becomes: without zeros in front of it, with those behind its point."""
+    """The text of a number: leading zeros are removed, and zeros after its decimal point are kept."""
     match = _EXACT_NUMBER.fullmatch(number)
     if match is None:
         raise UnknownDefaultError("a number for a text")

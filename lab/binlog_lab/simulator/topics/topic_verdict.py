@@ -25,7 +25,7 @@ _TOMBSTONE = "tombstone"
 _EPOCH = datetime.date(1970, 1, 1)
 
 
-class _Told(NamedTuple):
+class _Published(NamedTuple):
     """Content of a message: the number of its group, and the operation; a tombstone has that of the delete."""
 
     number: int
@@ -64,20 +64,20 @@ class TopicVerdict:
             self._check(name, history, taken, began_late=began_late)
 
     def _check(self, name: str, history: Mapping[int, StateAfterGroup], taken: int, *, began_late: bool) -> None:
-        expected: dict[str, list[_Told]] = defaultdict(list)
+        expected: dict[str, list[_Published]] = defaultdict(list)
         for number in range(1, taken + 1):
             state = history[number]
-            for key, operation in _told(change for change in state.changes if change.table == name):
+            for key, operation in _expected_operations(change for change in state.changes if change.table == name):
                 named = dict(zip(state.tables[name].spec.primary_key, key, strict=True))
-                expected[_text(named)].append(_Told(number, operation))
-        found: dict[str, list[_Told]] = defaultdict(list)
+                expected[_text(named)].append(_Published(number, operation))
+        found: dict[str, list[_Published]] = defaultdict(list)
         for partition in self.broker.topics.get(self.names.of_table(DATABASE, name), ()):
             newest = ""
             for message in partition.committed():
                 key, value = self._content(message.key), self._content(message.value)
                 newest = _next_sequence(name, value, newest)
-                told = self._told(name, key, value, found, history)
-                found[_text(key)].append(told)
+                published = self._published(name, key, value, found, history)
+                found[_text(key)].append(published)
         if began_late:
             first = min((one.number for some in found.values() for one in some), default=taken + 1)
             left = {key: [one for one in some if one.number >= first] for key, some in expected.items()}
@@ -92,23 +92,23 @@ class TopicVerdict:
     def _content(self, data: bytes | None) -> Any:
         return json.loads(data or b"null") if self.registry is None else self.registry.read(data)
 
-    def _told(
+    def _published(
         self,
         name: str,
         key: Mapping[str, Any],
         value: Mapping[str, Any] | None,
-        found: Mapping[str, list[_Told]],
+        found: Mapping[str, list[_Published]],
         history: Mapping[int, StateAfterGroup],
-    ) -> _Told:
+    ) -> _Published:
         """Content of a message, whose row is that which the server had."""
         if value is None:
             before = found[_text(key)]
-            return _Told(before[-1].number if before else 0, _TOMBSTONE)
+            return _Published(before[-1].number if before else 0, _TOMBSTONE)
         number = group_number(value["source"]["gtid"], self.terms)
-        told = _Told(number, value["op"])
+        published = _Published(number, value["op"])
         state = history.get(number)
         if state is None or name not in state.tables or value["after"] is None:
-            return told  # what is wrong with it shows in its place
+            return published  # what is wrong with it shows in its place
         table = state.tables[name]
         row = table.rows.get(tuple(key[column] for column in table.spec.primary_key))
         changes = [change.key for change in state.changes if change.table == name and change.kind != "update_preimage"]
@@ -118,7 +118,7 @@ class TopicVerdict:
             expected = dict(zip(columns, map(_plain, row), strict=True))
             if value["after"] != expected:
                 raise DefectError(f"a row of {name} in group {number} is {value['after']}, on the server {expected}")
-        return told
+        return published
 
 
 def _next_sequence(name: str, value: Mapping[str, Any] | None, before: str) -> str:
@@ -131,7 +131,7 @@ def _next_sequence(name: str, value: Mapping[str, Any] | None, before: str) -> s
     return sequence
 
 
-def _told(changes: Iterable[RowChange]) -> Iterator[tuple[tuple[object, ...], str]]:
+def _expected_operations(changes: Iterable[RowChange]) -> Iterator[tuple[tuple[object, ...], str]]:
     """Keys and operations of the messages about row images."""
     before: tuple[object, ...] | None = None
     for change in changes:
@@ -156,8 +156,8 @@ def _plain(value: object) -> object:
     return (value - _EPOCH).days if isinstance(value, datetime.date) else value
 
 
-def _shown(told: Iterable[_Told]) -> str:
-    return ", ".join(f"{one.operation} of group {one.number}" for one in told) or "nothing"
+def _shown(published: Iterable[_Published]) -> str:
+    return ", ".join(f"{one.operation} of group {one.number}" for one in published) or "nothing"
 
 
 def _text(key: object) -> str:
