@@ -232,6 +232,16 @@ def test_comments_are_for_servers_from_their_version_on(vendor: Vendor, server_v
     assert columns(after(text, session=session)) == types
 
 
+def test_names_of_mysql_are_of_the_characters_that_its_utf8_has() -> None:
+    """Its log has statements as they were written."""
+    statements = "CREATE TABLE `t😀` (a😀 INT, `b😀𠀀` ENUM('x'))", "ALTER TABLE t😀 CHANGE `a😀` `é中😀` BIGINT"
+    for vendor, name, expected in (
+        (Vendor.MYSQL, "t?", ["é中? bigint", "b?? enum"]),
+        (None, "t😀", ["é中😀 bigint", "b😀𠀀 enum"]),
+    ):
+        assert columns(after(*statements, session=StatementSession("shop", vendor=vendor)), name) == expected
+
+
 def test_types_that_only_one_server_has_stop_nothing() -> None:
     """INET6 or any other type in a statement: the columns are known all the same."""
     catalog = after("CREATE TABLE t (a INET6, b UUID, c VECTOR(3) NOT NULL, d SOMETHING_NEW(3, 4), VECTOR INDEX (c))")

@@ -62,6 +62,8 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_PATTERN = r"(?:[^{0}\\]++|\\.|{0}{0})*+{0}"
 _PLAIN_PATTERN = r"(?:[^{0}]++|{0}{0})*+{0}"
 _NAME_CHARACTERS = "0-9A-Za-z_$\u0080-\U0010ffff"
+# MySQL's names are utf8mb3: a character that this lacks becomes a question mark, with a warning; MariaDB refuses it.
+_NOT_IN_MYSQL_NAMES = re.compile("[\U00010000-\U0010ffff]")
 
 # A version from which on no server executes: `/*!999999\- enable the sandbox mode */` speaks to the client.
 _VERSION_OF_NO_SERVER = 900000
@@ -173,14 +175,14 @@ class Lexer:
             return Token(TokenKind.STRING, self._unquoted(text[text.index("'") :], self._backslash), start)
         if group == "double":
             if self._ansi_quotes:
-                return Token(TokenKind.QUOTED, self._unquoted(text, False), start)
+                return Token(TokenKind.QUOTED, self._named(self._unquoted(text, False)), start)
             return Token(TokenKind.STRING, self._unquoted(text, self._backslash), start)
         if group == "backtick":
-            return Token(TokenKind.QUOTED, self._unquoted(text, False), start)
+            return Token(TokenKind.QUOTED, self._named(self._unquoted(text, False)), start)
         if group == "symbol" and text in "'\"`":
             raise DdlSyntaxError(f"the quote {text} has no end", start)
         if group == "word":
-            return Token(TokenKind.WORD, text, start, text.upper())
+            return Token(TokenKind.WORD, self._named(text), start, text.upper())
         kinds = {"number": TokenKind.NUMBER, "bytes": TokenKind.BYTES}
         return Token(kinds.get(group, TokenKind.SYMBOL), text, start)
 
@@ -206,6 +208,9 @@ class Lexer:
                 self._position = match.end()
                 return
         self._position = len(self._text)
+
+    def _named(self, text: str) -> str:
+        return _NOT_IN_MYSQL_NAMES.sub("?", text) if self._vendor is Vendor.MYSQL else text
 
     @staticmethod
     def _unquoted(text: str, backslash: bool) -> str:
