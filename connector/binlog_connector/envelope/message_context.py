@@ -163,7 +163,7 @@ class TableEnvelope:
         """Values in messages of all columns of *images*."""
         if images.has_absent():
             raise self._incomplete(images)
-        return [column.values(images.column(index)) for index, column in enumerate(self.columns)]
+        return [self._column_values(images, index) for index in range(len(self.columns))]
 
     def row_columns(self, images: Images) -> list[JsonColumn]:
         """All columns of *images*, ready to be written as JSON."""
@@ -173,7 +173,25 @@ class TableEnvelope:
     def column(self, images: Images, index: int) -> JsonColumn:
         """One of them."""
         column = self.columns[index]
-        return json_column(column.name, column.values(images.column(index)), style=column.style)
+        return json_column(column.name, self._column_values(images, index), style=column.style)
+
+    def _column_values(self, images: Images, index: int) -> pa.Array:
+        values = self.columns[index].values(images.column(index))
+        if index in self.key and not self.layout.columns[index].nullable and values.null_count:
+            self._refuse_zero_dates(images, index, values)
+        return values
+
+    def _refuse_zero_dates(self, images: Images, index: int, values: pa.Array) -> None:
+        # Rows with different zero dates in their keys would be one row for consumers.
+        zero = values.is_null().to_numpy(zero_copy_only=False) & ~images.absent_mask(index)
+        if zero.any():
+            raise UnsupportedError(
+                "MESSAGE_VALUE",
+                f"{self.columns[index].full_name}: {int(zero.sum())} row images have zero dates, or such that no "
+                "calendar has, in this column of the key; they become null, and a key would not tell its rows apart",
+                hint='Begin a new job with zeroDates = "text" (dates are texts then, as the server prints them), name '
+                "other keys for the table in [[tables]], or leave it out (option excludeTables)",
+            )
 
     def _incomplete(self, images: Images) -> UnsupportedError:
         names = [column.name for index, column in enumerate(self.columns) if images.absent_mask(index).any()]
