@@ -160,6 +160,13 @@ DIFFERENCES: dict[str, dict[int, str]] = {
     "swe7": {**dict(zip(b"@[\\]^`{|}~", "ÉÄÖÅÜéäöåü", strict=True)), 0x7F: UNDEFINED},
 }
 
+# Characters of these tables that the server itself has not, neither from bytes nor to bytes.
+NOT_OF_SERVERS: dict[str, str] = {
+    "big5": "\u02cd\u2574\uffe3",
+    "cp1256": "\u0679\u0688\u0691\u06a9\u06ba\u06be\u06c1\u06d2",
+    "greek": "\u037a\u20ac\u20af",
+}
+
 # The bytes 0x80 to 0xFF of character sets that Python has no codec for; below, they are ASCII.
 UPPER_HALVES: dict[str, str] = {
     "armscii8": (

@@ -62,19 +62,25 @@ def decode_text(content: bytes, charset: str) -> str:
 
 
 def can_hold(text: str, charset: str) -> bool:
-    """True if a character set has all characters of *text*; False where it is not known."""
-    if text.isascii() or charset == UTF8MB4:
+    """True if the server has all characters of *text* in a character set; False where it is not known."""
+    if charset in (UTF8MB4, "utf16", "utf16le", "utf32", "binary"):
         return True
     if not is_known(charset) or charset == "ascii":
-        return False
+        return text.isascii()
     if charset in ("utf8", "utf8mb3", "ucs2"):
-        return max(text) <= chr(_LAST_BMP)
-    if charset in layout.UPPER_HALVES:
-        return set(map(ord, text)) <= set(charset_tables(charset).singles.tolist())
-    try:
-        return decode_text(text.encode(layout.CODECS[charset]), charset) == text
-    except UnicodeError:
-        return False
+        return max(text, default="") <= chr(_LAST_BMP)
+    points = set(map(ord, text))
+    if charset == "gb18030":
+        points = {point for point in points if point <= _LAST_BMP}  # it has all beyond
+    return points <= _points(charset)
+
+
+@functools.cache
+def _points(charset: str) -> frozenset[int]:
+    # Of the characters that the server makes bytes of: for a few bytes it has no character, and a definition has.
+    tables = charset_tables(charset)
+    known = np.concatenate([tables.singles, tables.pairs, tables.triples, tables.quads])
+    return frozenset(known[known >= 0].tolist()) - frozenset(map(ord, layout.NOT_OF_SERVERS.get(charset, "")))
 
 
 def _decode_by_tables(content: bytes, charset: str) -> str:
