@@ -115,12 +115,7 @@ class AnyLife(ABC):
             The kind.
         """
         kind, at, disk = chance.choice(kinds), chance.randint(1, calls), self._disk
-        actions: dict[str, Callable[[], None]] = {
-            "kill": disk.kill,
-            "power": disk.lose_power,
-            "EIO": disk.fail(errno.EIO),
-            "ENOSPC": disk.fail(errno.ENOSPC),
-        }
+        actions = self._disk_actions()
         rare, where = Random(f"rare call {step.seed}"), f"call {at}"
         if kind == "meanwhile":
             disk.at_read[at] = lambda: self._meanwhile(step)
@@ -133,6 +128,16 @@ class AnyLife(ABC):
             others(kind, at)
         self._tell(f"{step.number}. {process} runs{f', {kind} at {where}' if kind else ''}")
         return kind
+
+    def _disk_actions(self) -> dict[str, Callable[[], None]]:
+        """What lets a fault of the disk happen, by its kind."""
+        disk = self._disk
+        return {
+            "kill": disk.kill,
+            "power": disk.lose_power,
+            "EIO": disk.fail(errno.EIO),
+            "ENOSPC": disk.fail(errno.ENOSPC),
+        }
 
     @abstractmethod
     def _meanwhile(self, step: LifeStep) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _FAULTS = ("", *("kill",) * 3, "power", "EIO", "ENOSPC", "meanwhile", "meanwhile")
 _FIRST_CALLS = 25
 """Calls of an archiver among which a fault is put."""
+_CLAIM_FAULTS = ("kill", "power", "EIO", "ENOSPC")
 _PURGE_SHARE = 0.5
 """Share of the lives at whose end the server purges what is archived, before the job has read it."""
 
@@ -60,6 +61,9 @@ class ArchiveLife(Life):
         if step.act is Act.ARCHIVE:
             self.outcome.reached.add(str(step.act))
             self._archive_step(step)
+        elif step.act is Act.CLAIM:
+            self.outcome.reached.add(str(step.act))
+            self._claim_step(step)
         else:
             super()._do(step)
 
@@ -80,6 +84,16 @@ class ArchiveLife(Life):
         bucket = self._bucket
         faults, others = (_FAULTS, None) if bucket is None else ((*_FAULTS, *BUCKET_FAULTS), bucket.happen)
         self._put_fault(step, step.chance, "archiver", faults, _FIRST_CALLS, others)
+        self._archive()
+
+    def _claim_step(self, step: LifeStep) -> None:
+        if self._bucket is None:
+            kind = step.chance.choice(_CLAIM_FAULTS)
+            self._disk.at_nth["rename", 1] = self._disk_actions()[kind]
+        else:  # one of two after the other: few lives have an archive in a bucket
+            kind = ("late", "answers lost")[step.number % 2]
+            self._bucket.at_method["PUT if as known"] = self._bucket.actions()[kind]
+        self._tell(f"{step.number}. archiver runs, {kind} at its claim")
         self._archive()
 
     def _archive(self, *, clean: bool = False) -> bool:

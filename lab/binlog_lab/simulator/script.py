@@ -47,6 +47,8 @@ class Act(StrEnum):
     """The archiver takes what it sees."""
     SNAPSHOT = "snapshot"
     """The command goes on with snapshots of tables."""
+    CLAIM = "claim"
+    """The archiver runs, with a fault where it claims its archive."""
 
 
 _WEIGHTS: Mapping[Act | ProgramAct, float] = {
@@ -135,6 +137,8 @@ _STEERED: Mapping[LifeKind, tuple[tuple[str, float, tuple[Act, ...]], ...]] = {
     LifeKind.ARCHIVE: (("stale", 0.4, _STALE),),
 }
 """Acts that come together in some lives of a kind, as by chance alone they are too rare; and the shares."""
+_ENDS: Mapping[LifeKind, tuple[Act, ...]] = {LifeKind.ARCHIVE: (Act.CLAIM, Act.CLAIM)}
+"""Acts after all others in the lives of a kind, for faults at calls that are too rare by chance alone."""
 _KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07), (LifeKind.SNAPSHOT, 0.05))
 """Kinds that are not the usual one, and their shares of those that are left."""
 _WEIGHTS_OF = {
@@ -189,9 +193,10 @@ class Script:
             if steered.random() < share:
                 place = steered.randint(0, len(acts))
                 acts[place:place] = together
-        return cls(
-            seed, tuple(LifeStep(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1))
-        )
+        ends = _ENDS.get(kind, ())
+        at_end = random.Random(f"end {seed}")
+        seeds = [*(chance.getrandbits(60) for _ in acts), *(at_end.getrandbits(60) for _ in ends)]
+        return cls(seed, tuple(map(LifeStep, range(1, len(seeds) + 1), (*acts, *ends), seeds)))
 
     @property
     def kind(self) -> LifeKind:

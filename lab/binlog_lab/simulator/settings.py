@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DELTA_SHARE = 0.1
 """Share of the lives whose tables are real Delta tables, which take ten times as long."""
 
-BUCKET_SHARES = {LifeKind.SERVER: 0.12, LifeKind.ARCHIVE: 0.5}
+BUCKET_SHARES = {LifeKind.SERVER: 0.12, LifeKind.ARCHIVE: 0.6}
 """Shares of the lives with an object store, by their kind: for tables and checkpoint of the job, or for the archive."""
 
 BUCKET_DELTA_SHARE = 0.6

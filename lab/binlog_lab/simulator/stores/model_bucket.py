@@ -59,6 +59,7 @@ class ModelBucket:
         chance: Decides how long things take.
         objects: By name.
         at_request: What happens at a request, by its number in the process.
+        at_method: What happens at the next request of a method.
         is_faulty: Faults happen, and requests count; else somebody looks who is not of the life.
     """
 
@@ -68,6 +69,7 @@ class ModelBucket:
     chance: Random
     objects: dict[str, BucketObject] = field(default_factory=dict)
     at_request: dict[int, Callable[[], None]] = field(default_factory=dict)
+    at_method: dict[str, Callable[[], None]] = field(default_factory=dict)
     is_faulty: bool = False
     _requests: int = 0
     _versions: int = 0
@@ -88,16 +90,17 @@ class ModelBucket:
             self._requests = self._refusals = self._silence = 0
             self._is_late = False
             self.at_request.clear()
+            self.at_method.clear()
 
     # --- what happens to it --------------------------------------------------------------------------------------
 
     def happen(self, kind: str, at: int) -> None:
         """Let a fault, one of `BUCKET_FAULTS`, happen in the next process, which has fewer requests than calls."""
-        self.at_request[1 + at // _CALLS_OF_A_REQUEST] = {
-            "refused": self.refuse,
-            "answers lost": self.lose_answers,
-            "late": self.delay,
-        }[kind]
+        self.at_request[1 + at // _CALLS_OF_A_REQUEST] = self.actions()[kind]
+
+    def actions(self) -> dict[str, Callable[[], None]]:
+        """What lets a fault happen, by its kind."""
+        return {"refused": self.refuse, "answers lost": self.lose_answers, "late": self.delay}
 
     def refuse(self) -> None:
         """Refuse requests for a while."""
@@ -124,7 +127,7 @@ class ModelBucket:
         if not self.is_faulty:
             return answer()
         self._requests += 1
-        at = self.at_request.pop(self._requests, None)
+        at = self.at_request.pop(self._requests, None) or self.at_method.pop(method, None)
         if at is not None:
             at()
         self._take_late()
