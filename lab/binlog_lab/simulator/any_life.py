@@ -130,7 +130,7 @@ class AnyLife(ABC):
         return kind
 
     def _disk_actions(self) -> dict[str, Callable[[], None]]:
-        """What lets a fault of the disk happen, by its kind."""
+        """Faults of the disk, by kind."""
         disk = self._disk
         return {
             "kill": disk.kill,

@@ -25,6 +25,7 @@ _FAULTS = ("", *("kill",) * 3, "power", "EIO", "ENOSPC", "meanwhile", "meanwhile
 _FIRST_CALLS = 25
 """Calls of an archiver among which a fault is put."""
 _CLAIM_FAULTS = ("kill", "power", "EIO", "ENOSPC")
+_BUCKET_CLAIM_FAULTS = ("refused", "late", "answers lost")
 _PURGE_SHARE = 0.5
 """Share of the lives at whose end the server purges what is archived, before the job has read it."""
 
@@ -90,8 +91,8 @@ class ArchiveLife(Life):
         if self._bucket is None:
             kind = step.chance.choice(_CLAIM_FAULTS)
             self._disk.at_nth["rename", 1] = self._disk_actions()[kind]
-        else:  # one of two after the other: few lives have an archive in a bucket
-            kind = ("late", "answers lost")[step.number % 2]
+        else:  # each kind once in a life: few have an archive in a bucket
+            kind = _BUCKET_CLAIM_FAULTS[step.number % len(_BUCKET_CLAIM_FAULTS)]
             self._bucket.at_method["PUT if as known"] = self._bucket.actions()[kind]
         self._tell(f"{step.number}. archiver runs, {kind} at its claim")
         self._archive()

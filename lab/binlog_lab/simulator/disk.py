@@ -53,6 +53,11 @@ _REAL = {
 } | {name: getattr(os, name) for name in ("rmdir", "scandir", "preadv")}
 RARE_CALLS = ("rename", "link", "unlink")
 """Calls that are few among all."""
+RARE_FAULTS = (
+    *(("kill", "unlink"), ("kill", "link"), ("power", "open"), ("power", "unlink"), ("power", "link")),
+    *(("power", "rename"), ("EIO", "open"), ("ENOSPC", "open"), ("EIO", "rename"), ("ENOSPC", "rename")),
+)
+"""Faults, each with its call, that are few among all."""
 _REAL_OPEN = io.open
 _REAL_ARROW_FILE = pa.OSFile
 

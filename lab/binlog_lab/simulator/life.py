@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 CLOCK_JUMPS = (-86400, -3600, -5, 5, 3600, 86400)
 """Seconds by which the server's clock jumps."""
 
+_PURGED_SHARE = 0.2
+"""Share of the faults at the end of lives before which files are purged that the reader still sees."""
+
 _TOLD = ("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COMMIT", "XA ROLLBACK", "swapped")
 """Parts of statements that count as reached."""
 
@@ -126,6 +129,8 @@ class Life(AnyLife):
         self.outcome.reached.add(str(step.act))
         if step.act is Act.RUN:
             self._run_step(step)
+        elif step.act is Act.FAULT:
+            self._fault_step(step)
         elif step.act is Act.SHOW:
             self._show(step.chance.choice(LOOKS), step.chance, f"{step.number}. ")
         elif step.act is Act.STALE:
@@ -246,6 +251,25 @@ class Life(AnyLife):
         self._disk.restart()
         self._put_fault(step, chance, "job", lived.faults, lived.first_calls, lived.happen)
         self._run(Conduct(chance, twice=chance.choice((0, 0, 0.5)), late=chance.choice((0, 0, 0.3))))
+
+    def _fault_step(self, step: LifeStep) -> None:
+        chance, lived = step.chance, self._lived
+        self._tell(f"{step.number}. server: {self._server.last}: {self._server.transaction(chance)}")
+        self._server.log.flush()
+        if chance.random() < _PURGED_SHARE:
+            self._tell(f"   server: purges files {self._server.purge(1)}")
+            self._show(Look.PURGE_LATE, chance, "   ")
+        else:
+            self._show(Look.ALL, chance, "   ")
+        kind, call = chance.choice(lived.rare_faults)
+        nth, actions = chance.randint(1, 2), self._disk_actions()
+        self._disk.restart()
+        if kind in actions:
+            self._disk.at_nth[call, nth] = actions[kind]
+        else:
+            lived.happen_at(kind, call)
+        self._tell(f"   job runs, {kind} at {call} {nth}")
+        self._run(Conduct(chance))
 
     def _meanwhile(self, step: LifeStep) -> None:
         """The server goes on while the job reads."""

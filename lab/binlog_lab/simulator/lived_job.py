@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from binlog_format.source_file import ARCHIVE_MARK
-from binlog_lab.simulator.disk import RARE_CALLS
+from binlog_lab.simulator.disk import RARE_CALLS, RARE_FAULTS
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_lab.simulator.stores.model_bucket import BUCKET_FAULTS
 from binlog_lab.simulator.verdict import TableVerdict, group_number
@@ -46,6 +46,7 @@ class LivedJob(ABC, Generic[AnyLived]):
         name: The same, and how, for people.
         faults: Kinds of what may happen in a run, as often as they do.
         rare_calls: Calls at which faults are put on purpose.
+        rare_faults: Kinds of faults, each with its call, that are put on purpose at the end of lives.
         first_calls: Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then.
         is_atomic: What it writes belongs to its offset at any time, and not only between runs.
     """
@@ -56,6 +57,7 @@ class LivedJob(ABC, Generic[AnyLived]):
     faults: tuple[str, ...]
     first_calls: ClassVar[int] = 90
     rare_calls: tuple[str, ...] = RARE_CALLS
+    rare_faults: tuple[tuple[str, str], ...]
     is_atomic: ClassVar[bool] = False
 
     def __init__(self, file: Path, terms: Terms) -> None:
@@ -94,6 +96,10 @@ class LivedJob(ABC, Generic[AnyLived]):
     def happen(self, kind: str, at: int) -> None:
         """Let something happen at a call of what it writes to; *kind* is one of `faults` that only such jobs have."""
         raise NotImplementedError(f"{kind} at {at}")
+
+    def happen_at(self, kind: str, call: str) -> None:
+        """Let something happen at the next call of a name; *kind* is one of `rare_faults` that only such jobs have."""
+        raise NotImplementedError(f"{kind} at {call}")
 
     def restart(self) -> None:
         """A new process."""
@@ -151,6 +157,10 @@ class LivedTablesJob(LivedJob[Job]):
     """
 
     faults: tuple[str, ...] = ("", "", "kill", "kill", "kill", "power", "EIO", "ENOSPC", "meanwhile", "meanwhile")
+    rare_faults: tuple[tuple[str, str], ...] = (
+        *RARE_FAULTS,
+        *(("EIO", "commit, after"), ("ENOSPC", "commit, after")) * 2,
+    )
 
     def __init__(self, file: Path, terms: Terms, lake: ModelLake | None, bucket: ModelBucket | None = None) -> None:
         super().__init__(file, terms)
@@ -158,6 +168,7 @@ class LivedTablesJob(LivedJob[Job]):
         self.kind = f"{'Delta' if lake is None else 'model'} tables{'' if bucket is None else ', in a bucket'}"
         if bucket is not None:
             self.faults += BUCKET_FAULTS
+            self.rare_faults = (("refused", "PUT if free"), ("late", "PUT if free"), ("answers lost", "PUT if free"))
         self.name = f"{self.kind}; {source.max_bytes_per_trigger} bytes a batch"
         self._lake = lake
         self._bucket = bucket
@@ -199,6 +210,11 @@ class LivedTablesJob(LivedJob[Job]):
         """See `LivedJob`."""
         assert self._bucket is not None, "others have faults of the disk"
         self._bucket.happen(kind, at)
+
+    def happen_at(self, kind: str, call: str) -> None:
+        """See `LivedJob`."""
+        assert self._bucket is not None, "others have faults of the disk"
+        self._bucket.at_method[call] = self._bucket.actions()[kind]
 
     def switch_to(self, path: Path, conduct: Conduct) -> None:
         """See `LivedJob`."""

@@ -49,6 +49,8 @@ class Act(StrEnum):
     """The command goes on with snapshots of tables."""
     CLAIM = "claim"
     """The archiver runs, with a fault where it claims its archive."""
+    FAULT = "fault"
+    """The job takes what there is, with a fault where one seldom is."""
 
 
 _WEIGHTS: Mapping[Act | ProgramAct, float] = {
@@ -137,8 +139,11 @@ _STEERED: Mapping[LifeKind, tuple[tuple[str, float, tuple[Act, ...]], ...]] = {
     LifeKind.ARCHIVE: (("stale", 0.4, _STALE),),
 }
 """Acts that come together in some lives of a kind, as by chance alone they are too rare; and the shares."""
-_ENDS: Mapping[LifeKind, tuple[Act, ...]] = {LifeKind.ARCHIVE: (Act.CLAIM, Act.CLAIM)}
-"""Acts after all others in the lives of a kind, for faults at calls that are too rare by chance alone."""
+_ENDS: Mapping[LifeKind, tuple[int, tuple[Act, ...]]] = {
+    LifeKind.ARCHIVE: (0, (Act.CLAIM,) * 3),
+    LifeKind.SERVER: (9, (Act.FAULT,) * 2),
+}
+"""Acts after all others in the lives of a kind with so many steps or more, for what is too rare by chance alone."""
 _KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07), (LifeKind.SNAPSHOT, 0.05))
 """Kinds that are not the usual one, and their shares of those that are left."""
 _WEIGHTS_OF = {
@@ -193,7 +198,8 @@ class Script:
             if steered.random() < share:
                 place = steered.randint(0, len(acts))
                 acts[place:place] = together
-        ends = _ENDS.get(kind, ())
+        long, ends = _ENDS.get(kind, (0, ()))
+        ends = ends if len(acts) >= long else ()
         at_end = random.Random(f"end {seed}")
         seeds = [*(chance.getrandbits(60) for _ in acts), *(at_end.getrandbits(60) for _ in ends)]
         return cls(seed, tuple(map(LifeStep, range(1, len(seeds) + 1), (*acts, *ends), seeds)))

@@ -99,7 +99,7 @@ class ModelBucket:
         self.at_request[1 + at // _CALLS_OF_A_REQUEST] = self.actions()[kind]
 
     def actions(self) -> dict[str, Callable[[], None]]:
-        """What lets a fault happen, by its kind."""
+        """Faults, by kind."""
         return {"refused": self.refuse, "answers lost": self.lose_answers, "late": self.delay}
 
     def refuse(self) -> None:

@@ -47,6 +47,10 @@ class LivedTopicsJob(LivedJob[PublishJob]):
     )
     first_calls = 50
     rare_calls: tuple[str, ...] = ("ask for ends, after", "send, before", "rename")
+    rare_faults = (
+        *(("kill", "ask for ends, after"), ("EIO", "send, before"), ("power", "commit, before")),
+        *(("frozen", "commit"), ("topics lost", "commit"), *(("another publisher", "commit"),) * 2),
+    )
     is_atomic = True
 
     def __init__(
@@ -65,8 +69,16 @@ class LivedTopicsJob(LivedJob[PublishJob]):
 
     def happen(self, kind: str, at: int) -> None:
         """See `LivedJob`."""
+        self._broker.at_call[(at + 1) // 2] = self._actions()[kind]  # the disk counts a request and its reply
+
+    def happen_at(self, kind: str, call: str) -> None:
+        """See `LivedJob`."""
+        self._broker.at_name[call] = self._actions()[kind]
+
+    def _actions(self) -> dict[str, Callable[[], None]]:
+        """Faults of the broker, by kind."""
         broker = self._broker
-        actions: dict[str, Callable[[], None]] = {
+        return {
             "reply lost": broker.lose_reply,
             "late": broker.delay,
             "late and killed": partial(broker.delay, kills=True),
@@ -75,7 +87,6 @@ class LivedTopicsJob(LivedJob[PublishJob]):
             "another publisher": self._run_another,
             "topics lost": broker.lose_topics,
         }
-        broker.at_call[(at + 1) // 2] = actions[kind]  # the disk counts a request and its reply
 
     def run(self, conduct: Conduct) -> str:
         """See `LivedJob`."""

@@ -116,6 +116,7 @@ class ModelBroker:
         chance: Decides in which order transactions end.
         topics: Partitions, by topic.
         at_call: What happens at a call, by its number in the process.
+        at_name: What happens at the next call of a name.
     """
 
     clock: Clock
@@ -123,6 +124,7 @@ class ModelBroker:
     chance: Random
     topics: dict[str, list[PartitionLog]] = field(default_factory=dict)
     at_call: dict[int, Callable[[], None]] = field(default_factory=dict)
+    at_name: dict[str, Callable[[], None]] = field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = field(default_factory=dict)
     _epochs: dict[str, int] = field(default_factory=dict)
     _open: dict[str, Transaction] = field(default_factory=dict)
@@ -145,6 +147,7 @@ class ModelBroker:
         self._calls = self._frozen = self._down = self._delay = 0
         self._kills = self._is_silent = False
         self.at_call.clear()
+        self.at_name.clear()
 
     def freeze(self) -> None:
         """Take calls, and answer none, for a while; then what was to be changed is changed."""
@@ -199,6 +202,7 @@ class ModelBroker:
         """
         self._calls, self._at = self._calls + 1, name
         self.at_call.pop(self._calls, nothing)()
+        self.at_name.pop(name, nothing)()
         self._at = name  # another process may have been here meanwhile
         if self._calls == 1 and self._ending:
             self.note(STILL_ENDING)
