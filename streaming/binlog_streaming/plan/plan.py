@@ -209,6 +209,7 @@ def _admit(
     final = next((it for it in refusals if on_error is OnError.STOP or not can_set_aside(it.error)), None)
     if final is not None:
         raise final.error
+    admission.refuse_heirs(changes, planning.cascades)
     planning.refusals = admission.refusals
 
 

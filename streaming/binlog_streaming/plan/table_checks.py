@@ -167,6 +167,29 @@ class TableChecks:
                 if refusal is not None and link.key.parent in changed:
                     self.refuse(link.child, refusal)
 
+    def refuse_heirs(
+        self, changes: Sequence[tuple[DdlStatement, Sequence[StatementChange | SnapshotChange]]], links: Sequence[Link]
+    ) -> None:
+        """After all refusals: who gets the rows of a table that cannot go on by a RENAME, and the children of these.
+
+        Such a table has nothing of the batch, also not what came before the place where it is refused; its name may have
+        been another table's there.
+        """
+        renames = [(of, change) for of, some in changes for change in some if isinstance(change, TableRenamed)]
+        count = -1
+        while count != len(self.refusals):
+            count = len(self.refusals)
+            for statement, change in renames:
+                self._refuse_heir(statement, change)
+            self.refuse_children(links)
+
+    def _refuse_heir(self, statement: DdlStatement, change: TableRenamed) -> None:
+        refused = self.refusals.get(change.old)
+        if refused is not None and self.find(change.new) is not None:
+            reason = f"{change.new} was {change.old} before, which is set aside at {refused.place[0]}: {refused.error}"
+            error = SchemaError("TABLE_RENAMED", reason, hint=f"Take its rows anew: {snapshot_command(change.new)}")
+            self.refusals.setdefault(change.new, Refusal(statement.place, statement.gtid, error))
+
     def _is_complete(self, name: TableName) -> bool | None:
         # None: a job of an earlier version wrote it.
         if name in self._states:

@@ -482,6 +482,31 @@ def test_table_that_takes_the_place_of_one_that_was_set_aside_is_set_aside_too(t
     assert rows(tmp_path, "items") == [(1, "x"), (2, "y")]
 
 
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_name_of_a_table_that_is_set_aside_was_another_one_s_before(tmp_path: Path, is_linked: bool) -> None:
+    """Nothing of the batch is written for the name, so what was it before lacks rows under its new name."""
+    child = (
+        "CREATE TABLE child (id INT PRIMARY KEY, name INT, FOREIGN KEY (name) REFERENCES items (id) ON DELETE CASCADE)"
+    )
+
+    def swapped(writer: ShopLog) -> None:
+        writer.insert(ITEMS, (1, "x"), (2, "y"))
+        writer.statement(child if is_linked else "CREATE TABLE child (id INT PRIMARY KEY, name INT)")
+        writer.statement("RENAME TABLE child TO swap_, items TO archive, swap_ TO items")
+        writer.insert(wanted("archive", ID, NAME), (9, "i"))
+        writer.delete(wanted("archive", ID, NAME), (1, "x"))
+        writer.insert(ORDERS, (1, "a"))
+        writer.statement("UPDATE items SET name = 5")
+
+    log(tmp_path, swapped)
+    of_all = job(tmp_path, top={"on_error": OnError.SET_ASIDE}, foreign_keys=OnCascade.APPLY)
+    run(of_all)
+    reasons = {one.name.table: one.reason for one in record(of_all).set_aside}
+    assert "STATEMENT_FORMAT" in reasons["items"]
+    assert re.search(r"TABLE_RENAMED\] shop\.archive was shop\.items before, .*STATEMENT_FORMAT", reasons["archive"])
+    assert rows(tmp_path, "orders") == [(1, "a")]
+
+
 def test_table_that_was_set_aside_stays_so_under_a_new_name_with_the_first_reason(tmp_path: Path) -> None:
     log(tmp_path, statement_between)
     of_all = job(tmp_path, top={"on_error": OnError.SET_ASIDE})
