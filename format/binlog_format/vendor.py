@@ -72,6 +72,9 @@ MARIADB_ORACLE_TYPES_SINCE = 10_03_00
 """DATE is DATETIME with `sql_mode=ORACLE`. Seen on 10.11.19; not on 10.1.8, 10.2.11, MySQL 5.7.22."""
 MARIADB_WHOLE_LOCALTIME_SINCE = 11_05_00
 """LOCALTIME has no fraction of a second, whatever its column has, as NOW() does. Seen on 11.8.9; not on 11.4.5."""
+CONVERSIONS_DONE_SINCE: dict[Vendor, int] = {Vendor.MARIADB: 10_02_00, Vendor.MYSQL: 5_07_00}
+"""CONVERT TO CHARACTER SET sets the default of a table. Seen on MariaDB 10.2.11 and MySQL 5.7.22; 10.1.8 and 5.6.24 do
+nothing where no column changes, if nothing else is in the statement."""
 MARIADB_REVERSED_COMMENTS_SINCE = 13_00_00
 """Text in `/*!!version ... */` is executed before that version."""
 MYSQL_WHOLE_DOUBLES_SINCE = 8_00_00

@@ -20,7 +20,7 @@ from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.events.charsets import can_hold, decode_text, is_known
-from binlog_format.rows.declared.declared_types import character_size
+from binlog_format.rows.declared.declared_types import GEOMETRIES, character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     Raises:
         ImpossibleError: It speaks of columns that *table* does not have.
     """
-    charset = defaults.charset if alter.convert_to_default else alter.charset or table.charset
+    charset = _default_charset(table, alter, defaults)
     names = alter.new_column_names
     partitioning = table.partitioning and table.partitioning.renamed(names)
     if alter.partitions is not None:
@@ -202,6 +202,19 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     keys = named_keys(keys, alter.new_keys, period, defaults.vendor)
     table = replace(table, columns=columns, keys=keys, charset=charset, versioned=versioned, partitioning=partitioning)
     return _finished(replace(table, engine=engine, period=period))
+
+
+def _default_charset(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> str | None:
+    charset = defaults.charset if alter.convert_to_default else alter.charset or table.charset
+    if not alter.convert_may_be_skipped or charset == table.charset:
+        return charset
+    texts = {column.charset for column in table.columns or ()} - {None, BINARY}
+    if texts - {charset}:
+        return charset
+    # Another collation in a column, or a GEOMETRY column of MariaDB 10.1, makes the server do it.
+    others = [column.declared for column in table.columns or () if column.charset is None]
+    is_known = table.columns is not None and not texts and GEOMETRIES.isdisjoint(others)
+    return table.charset if is_known else None
 
 
 def _altered_period(period: Period | None, alter: AlterTable, names: dict[str, str]) -> Period | None:

@@ -138,6 +138,7 @@ class AlterTable:
         charset: New default.
         convert: CONVERT TO: columns get *charset* too.
         convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
+        convert_may_be_skipped: The server does nothing, if no column changes: see `CONVERSIONS_DONE_SINCE`.
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
         new_name: RENAME TO; None: the table keeps its name.
         engine: ENGINE, in lower case, or that of sequences; None: it stays.
@@ -166,6 +167,7 @@ class AlterTable:
     charset: str | None = None
     convert: bool = False
     convert_to_default: bool = False
+    convert_may_be_skipped: bool = False
     versioning: bool | None = None
     new_name: TableName | None = None
     engine: str | None = None

@@ -172,8 +172,8 @@ class TableChecks:
     ) -> None:
         """After all refusals: who gets the rows of a table that cannot go on by a RENAME, and the children of these.
 
-        Such a table has nothing of the batch, also not what came before the place where it is refused; its name may have
-        been another table's there.
+        Such a table has nothing of the batch, not even what came before the place where it is refused: its name may be
+        another table's there.
         """
         renames = [(of, change) for of, some in changes for change in some if isinstance(change, TableRenamed)]
         count = -1

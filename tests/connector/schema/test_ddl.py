@@ -177,6 +177,27 @@ def test_utf8_is_one_of_two_character_sets_on_new_mariadb(
     assert [column.charset for column in table(catalog).columns or ()] == [charset] * 3
 
 
+@pytest.mark.parametrize(
+    ("others", "charset"),
+    [
+        ("", "utf8mb4"),
+        (", b VARBINARY(9)", "utf8mb4"),
+        (", b POINT", None),  # MySQL does nothing, MariaDB does
+        (", b CHAR(9) CHARACTER SET latin1", None),  # another collation may be in it
+        (", b CHAR(9) CHARACTER SET utf8mb4", "latin1"),
+    ],
+)
+def test_conversion_that_changes_no_column_may_have_done_nothing(others: str, charset: str | None) -> None:
+    """On servers before MySQL 5.7 and MariaDB 10.2 not even the default character set is another one then."""
+    create = f"CREATE TABLE t (a INT{others}) CHARACTER SET utf8mb4"
+    convert = "ALTER TABLE t CONVERT TO CHARACTER SET latin1"
+    servers = [(Vendor.MYSQL, 50624), (Vendor.MYSQL, 50722), (Vendor.MARIADB, 100108), (Vendor.MARIADB, 100211)]
+    for (vendor, version), expected in zip(servers, [charset, "latin1"] * 2, strict=True):
+        session = StatementSession("shop", vendor=vendor, server_version=version)
+        assert table(after(create, convert, session=session)).charset == expected, (vendor, version)
+        assert table(after(create, f"{convert}, ADD x INT", session=session)).charset == "latin1"
+
+
 def test_sql_mode_decides_what_quotes_are() -> None:
     ansi = StatementSession("shop", MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)
     catalog = after("""CREATE TABLE "t" ("a ""b" ENUM('x\\', 'it''s'), c CHAR(3) DEFAULT '"')""", session=ansi)

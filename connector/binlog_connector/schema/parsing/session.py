@@ -22,6 +22,7 @@ from binlog_connector.schema.parsing.lexer import (
 )
 from binlog_format.events.charsets import decode_text, is_known
 from binlog_format.vendor import (
+    CONVERSIONS_DONE_SINCE,
     MARIADB_ORACLE_TYPES_SINCE,
     MARIADB_UTF8_BY_MODE_SINCE,
     MARIADB_WHOLE_LOCALTIME_SINCE,
@@ -83,6 +84,13 @@ class StatementSession:
     def localtime_is_whole(self) -> bool:
         """True if LOCALTIME has no fraction of a second, where NOW() has that of its column."""
         return self._is_mariadb_since(MARIADB_WHOLE_LOCALTIME_SINCE)
+
+    @property
+    def may_skip_conversions(self) -> bool:
+        """True if CONVERT TO CHARACTER SET may do nothing, where it is alone in a statement."""
+        if self.vendor is None or self.server_version is None:
+            return False
+        return self.server_version < CONVERSIONS_DONE_SINCE[self.vendor]
 
     def _is_mariadb_since(self, version: int) -> bool:
         return self.vendor is Vendor.MARIADB and (self.server_version or version) >= version

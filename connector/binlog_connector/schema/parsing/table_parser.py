@@ -383,8 +383,7 @@ def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) 
         _expect(reader, "TABLE")
         table = table_name(reader, session)
         moves = f"CONVERT PARTITION {partition} TO TABLE {table} moves rows that the log does not name"
-        change = PartitionChange(removed=(partition,))
-        return replace(alter, partition_to=table, partitions=change, moves_rows=moves)
+        return replace(alter, partition_to=table, partitions=PartitionChange(removed=(partition,)), moves_rows=moves)
     if reader.accept("TABLE"):
         table = table_name(reader, session)
         _expect(reader, "TO")
@@ -395,5 +394,7 @@ def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) 
     charset = parse_default_charset(reader, session)
     if charset is None:
         raise reader.error("CHARACTER SET expected")
-    collate = parse_default_charset(reader, session)
-    return replace(alter, charset=collate or charset or None, convert=True, convert_to_default=not (collate or charset))
+    charset = parse_default_charset(reader, session) or charset or None
+    is_alone = session.may_skip_conversions and reader.at_end() and alter == AlterTable(alter.name)
+    changed = replace(alter, charset=charset, convert=True, convert_to_default=charset is None)
+    return replace(changed, convert_may_be_skipped=is_alone)

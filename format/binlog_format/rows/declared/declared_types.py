@@ -80,7 +80,7 @@ _VARCHARS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING})
 # MariaDB: types of its own that are in the log as BINARY(n).
 _BINARY_SIZES = {"uuid": 16, "inet6": 16, "inet4": 4}
 
-_GEOMETRIES = frozenset(
+GEOMETRIES = frozenset(
     {
         "geometry",
         "point",
@@ -128,7 +128,7 @@ def fits(column: Column, declared: str, charset: str | None, label_count: int | 
         return _temporal_fits(column, name, numbers)
     if name in _BLOB_PREFIXES:
         return column.type in _BLOBS and column.metadata == _BLOB_PREFIXES[name]
-    if name in _GEOMETRIES:
+    if name in GEOMETRIES:
         return column.type is ColumnType.GEOMETRY
     if name in _BINARY_SIZES:
         return column.type is ColumnType.STRING and column.size_max == _BINARY_SIZES[name]
