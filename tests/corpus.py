@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import os
 import shutil
 import tarfile
 import tempfile
@@ -22,7 +23,8 @@ def corpus(name: str) -> Path:
     assert archives, f"there is no corpus {name}"
     # One folder for each state of the archives; made under another name first, so that two runs cannot meet.
     state = hashlib.sha256(b"".join(archive.read_bytes() for archive in archives)).hexdigest()[:16]
-    target = Path(tempfile.gettempdir()) / f"binlog-stream-corpus-{name}-{state}"
+    # Of each user its own: others may not read the folders of the archive.
+    target = Path(tempfile.gettempdir()) / f"binlog-stream-corpus-{os.getuid()}-{name}-{state}"
     if not target.exists():
         partial = Path(tempfile.mkdtemp(prefix="binlog-stream-corpus-"))
         if name == "servers":
