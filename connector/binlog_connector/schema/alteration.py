@@ -16,6 +16,7 @@ from binlog_connector.schema.definitions import (
     Period,
     TableDefinition,
 )
+from binlog_connector.schema.operations import OF_DATABASE
 from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_connector.schema.parsing.session import BINARY
@@ -157,6 +158,10 @@ class Defaults:
     vendor: Vendor | None = None
     charset: str | None = None
 
+    def named(self, charset: str | None) -> str | None:
+        """A character set that a statement states, `OF_DATABASE` too."""
+        return self.charset if charset == OF_DATABASE else charset
+
 
 def created(create: CreateTable, defaults: Defaults) -> TableDefinition:
     """The table that CREATE TABLE makes; its columns are unknown where they come from a query."""
@@ -181,6 +186,7 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     Raises:
         ImpossibleError: It speaks of columns that *table* does not have.
     """
+    converted_to = defaults.named(alter.converted_to)
     charset = _default_charset(table, alter, defaults)
     names = alter.new_column_names
     partitioning = table.partitioning and table.partitioning.renamed(names)
@@ -191,9 +197,11 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
         return replace(table, charset=charset, partitioning=partitioning, engine=engine)
     # Implicit columns stay after all others, new ones too: they are put there again at the end.
     columns = tuple(column for column in table.columns if not column.implicit)
-    if alter.convert and charset is not None:
-        columns = tuple(_converted(column, charset, defaults.vendor) for column in columns)
-    columns = _altered_columns(columns, alter, charset, defaults.vendor)
+    if alter.converted_to is None:
+        columns = _altered_columns(columns, alter, charset, defaults.vendor)
+    else:
+        columns = tuple(_converted(column, converted_to, defaults.vendor) for column in columns)
+        columns = _altered_columns(columns, _without_charsets(alter), converted_to, defaults.vendor)
     keys = tuple(altered_keys(table.keys, alter, names))
     versioned = table.versioned if alter.versioning is None else alter.versioning
     if alter.versioning is False:
@@ -205,7 +213,8 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
 
 
 def _default_charset(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> str | None:
-    charset = defaults.charset if alter.convert_to_default else alter.charset or table.charset
+    stated = alter.converted_to if alter.charset is None else alter.charset
+    charset = table.charset if stated is None else defaults.named(stated)
     if not alter.convert_may_be_skipped or charset == table.charset:
         return charset
     texts = {column.charset for column in table.columns or ()} - {None, BINARY}
@@ -215,6 +224,15 @@ def _default_charset(table: TableDefinition, alter: AlterTable, defaults: Defaul
     others = [column.declared for column in table.columns or () if column.charset is None]
     is_known = table.columns is not None and not texts and GEOMETRIES.isdisjoint(others)
     return table.charset if is_known else None
+
+
+def _without_charsets(alter: AlterTable) -> AlterTable:
+    # CONVERT TO is for new columns, too, whatever they state.
+    changes = tuple(
+        change if change.column.charset == BINARY else replace(change, column=replace(change.column, charset=None))
+        for change in alter.changes
+    )
+    return replace(alter, changes=changes)
 
 
 def _altered_period(period: Period | None, alter: AlterTable, names: dict[str, str]) -> Period | None:
@@ -296,10 +314,12 @@ def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: Colum
     raise ImpossibleError(f"there is no column {change.after!r}")
 
 
-def _converted(column: ColumnDefinition, charset: str, vendor: Vendor | None) -> ColumnDefinition:
+def _converted(column: ColumnDefinition, charset: str | None, vendor: Vendor | None) -> ColumnDefinition:
     """CONVERT TO CHARACTER SET: a TEXT becomes a larger one where as many characters may need more bytes."""
     if column.charset is None or column.charset == BINARY or column.declared == "json":
         return column
+    if charset is None:
+        return replace(column, charset=None, enum_values=None, unknown=column.unknown | {"declared", "enum_values"})
     declared = column.declared
     if declared in _TEXT_BYTES and character_size(charset) > character_size(column.charset):
         characters = _TEXT_BYTES[declared] // character_size(column.charset)

@@ -25,6 +25,8 @@ class KeySpec:
     hashed: bool = False
 
 
+OF_DATABASE = "DEFAULT"
+"""In place of the name of a character set: that of the table's database."""
 SEQUENCE_ENGINE = "sql_sequence"
 """Engine that MariaDB puts over the one of a table that is a sequence."""
 _WITHOUT_OWN_ROWS = frozenset(
@@ -135,9 +137,8 @@ class AlterTable:
         key_renames: RENAME INDEX, old name and new.
         new_foreign_keys: ADD FOREIGN KEY, and those of new columns.
         dropped_foreign_keys: Names, of DROP CONSTRAINT too, which may be those of keys.
-        charset: New default.
-        convert: CONVERT TO: columns get *charset* too.
-        convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
+        charset: New default, or `OF_DATABASE`; None: that of *converted_to*, or it stays.
+        converted_to: CONVERT TO: character set of all columns, also of new ones, or `OF_DATABASE`; None: they stay.
         convert_may_be_skipped: The server does nothing, if no column changes: see `CONVERSIONS_DONE_SINCE`.
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
         new_name: RENAME TO; None: the table keeps its name.
@@ -165,8 +166,7 @@ class AlterTable:
     new_foreign_keys: tuple[ForeignKey, ...] = ()
     dropped_foreign_keys: tuple[str, ...] = ()
     charset: str | None = None
-    convert: bool = False
-    convert_to_default: bool = False
+    converted_to: str | None = None
     convert_may_be_skipped: bool = False
     versioning: bool | None = None
     new_name: TableName | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.alteration import Defaults, created, may_change_key, new_primary_key, period_columns
 from binlog_connector.schema.definitions import ColumnDefinition, TableName
 from binlog_connector.schema.operations import (
+    OF_DATABASE,
     AlterTable,
     CreateTable,
     DropDatabase,
@@ -349,7 +350,8 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
-    charset = alter.charset or server_charset or UTF8MB4
+    stated = alter.converted_to or alter.charset
+    charset = server_charset or UTF8MB4 if stated in (None, OF_DATABASE) else stated
     key = new_primary_key(alter)
     in_key = {name.casefold() for name in key or ()}
 
@@ -374,6 +376,6 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
         (*(name for name, _ in alter.dropped), *(column.name for column in implicit if alter.versioning is False)),
         key,
         may_change_key(alter),
-        converts=alter.convert,
+        converts=alter.converted_to is not None,
         if_there=alter.changed_if_there,
     )

@@ -198,6 +198,35 @@ def test_conversion_that_changes_no_column_may_have_done_nothing(others: str, ch
         assert table(after(create, f"{convert}, ADD x INT", session=session)).charset == "latin1"
 
 
+@pytest.mark.parametrize(
+    ("action", "vendor", "expected"),
+    [
+        ("CONVERT TO CHARACTER SET latin1, DEFAULT CHARSET cp1251", Vendor.MARIADB, "latin1 latin1 cp1251"),
+        ("DEFAULT CHARSET cp1251, CONVERT TO CHARACTER SET latin1", Vendor.MARIADB, "latin1 latin1 cp1251"),
+        ("DEFAULT CHARSET cp1251, CONVERT TO CHARACTER SET latin1", Vendor.MYSQL, "latin1 latin1 latin1"),
+        ("CONVERT TO CHARACTER SET latin1, CHARACTER SET DEFAULT", Vendor.MYSQL, "latin1 latin1 greek"),
+        ("CONVERT TO CHARACTER SET DEFAULT, CHARSET cp1251", Vendor.MARIADB, "greek greek cp1251"),
+        ("CONVERT TO CHARACTER SET DEFAULT", Vendor.MYSQL, "greek greek greek"),
+        ("CHARACTER SET DEFAULT", Vendor.MARIADB, "latin2 koi8r greek"),
+        ("COLLATE DEFAULT", Vendor.MARIADB, "latin2 koi8r latin2"),
+        ("COLLATE DEFAULT", Vendor.MYSQL, "latin2 koi8r greek"),
+        ("ADD x TEXT, CHARSET cp1251", Vendor.MYSQL, "latin2 koi8r cp1251 cp1251"),
+        ("CONVERT TO CHARSET latin1, ADD x TEXT CHARSET cp1250", Vendor.MYSQL, "latin1 latin1 latin1 latin1"),
+        ("MODIFY a CHAR(9) CHARSET cp1250, CONVERT TO CHARSET latin1", Vendor.MARIADB, "latin1 latin1 latin1"),
+    ],
+)
+def test_character_sets_of_columns_and_default(action: str, vendor: Vendor, expected: str) -> None:
+    """As MariaDB 10.11 and 11.8, MySQL 5.6, 5.7 and 9.7 do it, if they do not refuse it."""
+    state = after(
+        "CREATE DATABASE shop CHARACTER SET greek",
+        "CREATE TABLE t (a CHAR(9), b CHAR(4) CHARACTER SET koi8r) CHARACTER SET latin2",
+        f"ALTER TABLE t {action}",
+        session=StatementSession("shop", vendor=vendor),
+    )
+    first, second, *others = (str(column.charset) for column in table(state).columns or ())
+    assert " ".join([first, second, str(table(state).charset), *others]) == expected
+
+
 def test_sql_mode_decides_what_quotes_are() -> None:
     ansi = StatementSession("shop", MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)
     catalog = after("""CREATE TABLE "t" ("a ""b" ENUM('x\\', 'it''s'), c CHAR(3) DEFAULT '"')""", session=ansi)

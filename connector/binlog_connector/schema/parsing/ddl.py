@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.operations import (
+    OF_DATABASE,
     AlterTable,
     ChangeRows,
     CreateFunction,
@@ -225,7 +226,7 @@ def _database_charset(reader: TokenReader, session: StatementSession) -> str | N
         if charset is None:
             reader.skip()
         else:
-            found = charset or found
+            found = found if charset in ("", OF_DATABASE) else charset
     return found
 
 

@@ -23,6 +23,7 @@ from binlog_connector.schema.parsing.lexer import (
 from binlog_format.events.charsets import decode_text, is_known
 from binlog_format.vendor import (
     CONVERSIONS_DONE_SINCE,
+    MARIADB_COLLATE_DEFAULT_SINCE,
     MARIADB_ORACLE_TYPES_SINCE,
     MARIADB_UTF8_BY_MODE_SINCE,
     MARIADB_WHOLE_LOCALTIME_SINCE,
@@ -84,6 +85,16 @@ class StatementSession:
     def localtime_is_whole(self) -> bool:
         """True if LOCALTIME has no fraction of a second, where NOW() has that of its column."""
         return self._is_mariadb_since(MARIADB_WHOLE_LOCALTIME_SINCE)
+
+    @property
+    def last_charset_counts(self) -> bool:
+        """True if CONVERT TO after DEFAULT CHARACTER SET sets the default, too; else DEFAULT does, wherever it is."""
+        return self.vendor is Vendor.MYSQL
+
+    @property
+    def collate_default_keeps_charset(self) -> bool:
+        """True if COLLATE DEFAULT leaves a table its character set, else it is the database's."""
+        return self._is_mariadb_since(MARIADB_COLLATE_DEFAULT_SINCE)
 
     @property
     def may_skip_conversions(self) -> bool:

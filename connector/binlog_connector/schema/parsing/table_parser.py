@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import PRIMARY, KeyPart
 from binlog_connector.schema.operations import (
+    OF_DATABASE,
     SEQUENCE_ENGINE,
     AlterTable,
     ColumnChange,
@@ -115,8 +116,8 @@ def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptio
             charset = parse_default_charset(reader, session)
             if charset is None:
                 _skip_option(reader)
-            else:
-                options = replace(options, charset=charset or options.charset)
+            elif charset not in ("", OF_DATABASE):
+                options = replace(options, charset=charset)
     return options
 
 
@@ -155,7 +156,7 @@ def parse_default_charset(reader: TokenReader, session: StatementSession) -> str
     """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
 
     Returns:
-        None: no such option comes. Empty: one that sets nothing (DEFAULT, a collation of several character sets).
+        None: no such option comes. Empty: one that sets nothing (a collation of several character sets).
     """
     ahead = 1 if reader.at("DEFAULT") else 0
     word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word
@@ -169,11 +170,9 @@ def parse_default_charset(reader: TokenReader, session: StatementSession) -> str
         reader.take()
     reader.accept_symbol("=")
     if reader.accept("DEFAULT"):
-        return ""
+        return "" if word == "COLLATE" and session.collate_default_keeps_charset else OF_DATABASE
     text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
-    if word == "COLLATE":
-        return charset_of_collation_name(text, session) or ""
-    return charset_name(text, session)
+    return charset_of_collation_name(text, session) or "" if word == "COLLATE" else charset_name(text, session)
 
 
 def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTable:
@@ -394,7 +393,7 @@ def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) 
     charset = parse_default_charset(reader, session)
     if charset is None:
         raise reader.error("CHARACTER SET expected")
-    charset = parse_default_charset(reader, session) or charset or None
+    charset = parse_default_charset(reader, session) or charset
     is_alone = session.may_skip_conversions and reader.at_end() and alter == AlterTable(alter.name)
-    changed = replace(alter, charset=charset, convert=True, convert_to_default=charset is None)
-    return replace(changed, convert_may_be_skipped=is_alone)
+    default = None if session.last_charset_counts else alter.charset
+    return replace(alter, charset=default, converted_to=charset, convert_may_be_skipped=is_alone)

@@ -192,7 +192,7 @@ def _may_rewrite(alter: AlterTable) -> bool:
     added = {change.column.name.casefold() for change in alter.changes if change.old_name is None}
     modifies = any(change.old_name is not None for change in alter.changes)
     modifies |= any(name.casefold() in added for name, _ in alter.dropped)
-    return modifies or alter.convert or any(key.name == PRIMARY for key in alter.new_keys)
+    return modifies or alter.converted_to is not None or any(key.name == PRIMARY for key in alter.new_keys)
 
 
 def _changes(context: StatementContext, alter: AlterTable) -> Mapping[str, ColumnChanged]:
