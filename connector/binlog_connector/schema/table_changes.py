@@ -350,8 +350,7 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
-    stated = alter.converted_to or alter.charset
-    charset = server_charset or UTF8MB4 if stated in (None, OF_DATABASE) else stated
+    charset = Defaults(charset=server_charset or UTF8MB4).named(alter.converted_to or alter.charset or OF_DATABASE)
     key = new_primary_key(alter)
     in_key = {name.casefold() for name in key or ()}
 

@@ -93,7 +93,7 @@ class ArchiveLife(Life):
             self._disk.at_nth["rename", 1] = self._disk_actions()[kind]
         else:  # each kind once in a life: few have an archive in a bucket
             kind = _BUCKET_CLAIM_FAULTS[step.number % len(_BUCKET_CLAIM_FAULTS)]
-            self._bucket.at_method["PUT if as known"] = self._bucket.actions()[kind]
+            self._bucket.happen_at(kind, "PUT if as known")
         self._tell(f"{step.number}. archiver runs, {kind} at its claim")
         self._archive()
 

@@ -214,7 +214,7 @@ class LivedTablesJob(LivedJob[Job]):
     def happen_at(self, kind: str, call: str) -> None:
         """See `LivedJob`."""
         assert self._bucket is not None, "others have faults of the disk"
-        self._bucket.at_method[call] = self._bucket.actions()[kind]
+        self._bucket.happen_at(kind, call)
 
     def switch_to(self, path: Path, conduct: Conduct) -> None:
         """See `LivedJob`."""

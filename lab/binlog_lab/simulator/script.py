@@ -50,7 +50,7 @@ class Act(StrEnum):
     CLAIM = "claim"
     """The archiver runs, with a fault where it claims its archive."""
     FAULT = "fault"
-    """The job takes what there is, with a fault where one seldom is."""
+    """The job runs, with a fault at a call that rarely has one."""
 
 
 _WEIGHTS: Mapping[Act | ProgramAct, float] = {

@@ -186,8 +186,7 @@ class TableChecks:
     def _refuse_heir(self, statement: DdlStatement, change: TableRenamed) -> None:
         refused = self.refusals.get(change.old)
         if refused is not None and self.find(change.new) is not None:
-            reason = f"{change.new} was {change.old} before, which is set aside at {refused.place[0]}: {refused.error}"
-            error = SchemaError("TABLE_RENAMED", reason, hint=f"Take its rows anew: {snapshot_command(change.new)}")
+            error = _renamed_after_stop(change, refused.place[0], str(refused.error))
             self.refusals.setdefault(change.new, Refusal(statement.place, statement.gtid, error))
 
     def _is_complete(self, name: TableName) -> bool | None:
@@ -278,9 +277,7 @@ class TableChecks:
         stopped = self.job_state.set_aside.get(change.old)
         if stopped is None or self.find(change.old) is not None:
             return None
-        reason = f"{change.new} was {change.old} before, which was set aside at {stopped.position}: {stopped.reason}"
-        hint = f"Take its rows anew: {snapshot_command(change.new)}"
-        return Refusal(place, gtid, SchemaError("TABLE_RENAMED", reason, hint=hint))
+        return Refusal(place, gtid, _renamed_after_stop(change, stopped.position, stopped.reason))
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = (
@@ -312,6 +309,11 @@ class TableChecks:
             self.snapshots.stop(name, "changes of the table are missing in the log")
         self._ignoring.update(name for name in names if self._is_complete(name) is not False)
         self._states.update((name, False) for name in names)
+
+
+def _renamed_after_stop(change: TableRenamed, position: object, why: str) -> SchemaError:
+    reason = f"{change.new} was {change.old} before, which was set aside at {position}: {why}"
+    return SchemaError("TABLE_RENAMED", reason, hint=f"Take its rows anew: {snapshot_command(change.new)}")
 
 
 def _takes_cascades(table: SelectedTable) -> bool:

@@ -96,9 +96,13 @@ class ModelBucket:
 
     def happen(self, kind: str, at: int) -> None:
         """Let a fault, one of `BUCKET_FAULTS`, happen in the next process, which has fewer requests than calls."""
-        self.at_request[1 + at // _CALLS_OF_A_REQUEST] = self.actions()[kind]
+        self.at_request[1 + at // _CALLS_OF_A_REQUEST] = self._actions()[kind]
 
-    def actions(self) -> dict[str, Callable[[], None]]:
+    def happen_at(self, kind: str, method: str) -> None:
+        """Let a fault happen at the next request of a method."""
+        self.at_method[method] = self._actions()[kind]
+
+    def _actions(self) -> dict[str, Callable[[], None]]:
         """Faults, by kind."""
         return {"refused": self.refuse, "answers lost": self.lose_answers, "late": self.delay}
 

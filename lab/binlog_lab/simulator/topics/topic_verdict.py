@@ -157,7 +157,7 @@ def _plain(value: object) -> object:
 
 
 def _shown(published: Iterable[_Published]) -> str:
-    return ", ".join(f"{one.operation} of group {one.number}" for one in published) or "nothing"
+    return ", ".join(f"{message.operation} of group {message.number}" for message in published) or "nothing"
 
 
 def _text(key: object) -> str:

@@ -501,7 +501,7 @@ def test_name_of_a_table_that_is_set_aside_was_another_one_s_before(tmp_path: Pa
     log(tmp_path, swapped)
     of_all = job(tmp_path, top={"on_error": OnError.SET_ASIDE}, foreign_keys=OnCascade.APPLY)
     run(of_all)
-    reasons = {one.name.table: one.reason for one in record(of_all).set_aside}
+    reasons = {stopped.name.table: stopped.reason for stopped in record(of_all).set_aside}
     assert "STATEMENT_FORMAT" in reasons["items"]
     assert re.search(r"TABLE_RENAMED\] shop\.archive was shop\.items before, .*STATEMENT_FORMAT", reasons["archive"])
     assert rows(tmp_path, "orders") == [(1, "a")]
@@ -516,7 +516,7 @@ def test_table_that_was_set_aside_stays_so_under_a_new_name_with_the_first_reaso
         writer.statement("RENAME TABLE orders TO archive")
         writer.insert(wanted("archive", ID, NAME), (9, "i"))
     run(of_all)
-    reasons = {one.name.table: one.reason for one in record(of_all).set_aside}
+    reasons = {stopped.name.table: stopped.reason for stopped in record(of_all).set_aside}
     assert re.search(
         r"TABLE_RENAMED\] shop\.archive was shop\.orders .*set aside at .*STATEMENT_FORMAT", reasons["archive"]
     )
