@@ -42,9 +42,11 @@ class Kind(StrEnum):
 NEVER_TRUE = (
     *("BINLOG_TABLE.INCOMPLETE", "BINLOG_SCHEMA.NO_COLUMN_METADATA", "BINLOG_SCHEMA.COLUMN_COUNT_MISMATCH"),
     *("BINLOG_SCHEMA.COLUMN_MISMATCH", "BINLOG_TABLE.KEYS_CHANGED", "BINLOG_TABLE.CONTRADICTED"),
+    "BINLOG_TABLE.UNEXPECTED_ERROR",
 )
 """The log of a history begins with the server's first transaction, and nobody else writes targets: the log has every
-row and every definition, and what contradicts a target shows that the job had made a wrong one."""
+row and every definition, and what contradicts a target shows that the job had made a wrong one. An error that nobody
+expected is a defect of the product everywhere."""
 BAD = (Kind.WRONG, Kind.FALSE_NAME, Kind.CRASH)
 
 

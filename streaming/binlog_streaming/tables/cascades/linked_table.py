@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY
 from binlog_streaming.lake.evolution import cast_table, text_fields
 from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import comparable_table, row_ids
@@ -82,7 +83,7 @@ class LinkedTable:
         if row_batches and row_batches[-1].layout.primary_key:
             layout = row_batches[-1].layout
             return tuple(str(layout.columns[key].name) for key in key_columns(layout, ()))
-        if self.held is not None and self.held.keys:
+        if self.held is not None and self.held.keys and not self.held.is_key_open:
             return self.held.keys
         definition = self.facts.definition_at(
             self.name, max(row_batch.end() for row_batch in self.logged.flat).position
@@ -213,6 +214,11 @@ class HeldRows:
     def keys(self) -> tuple[str, ...]:
         """Names of the key columns; empty for a changelog, which does not know them."""
         return () if self.target is None else held_keys(self.target.properties() or {})
+
+    @property
+    def is_key_open(self) -> bool:
+        """True if a statement may have changed the key since the target's last rows: `adopt_keys`."""
+        return self.target is not None and bool((self.target.properties() or {}).get(KEYS_OPEN_PROPERTY))
 
     def schema(self) -> pa.Schema | None:
         """Columns that the source table has, in the types of the target; JSON is text."""

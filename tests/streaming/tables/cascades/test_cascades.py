@@ -251,6 +251,25 @@ def test_child_without_a_key_is_refused_where_only_a_key_tells_what_becomes_of_i
     assert [row["p"] for row in job.rows("shop/loose")] == ([1, 1] if rule else [2])
 
 
+@pytest.mark.parametrize("batches", [1, 9])
+def test_child_whose_key_column_is_dropped_goes_on_without_a_key(tmp_path: Path, batches: int) -> None:
+    child = TableSpec("shop", "child", (ColumnSpec("id", "int"), ColumnSpec("p", "int")), ("id",))
+    keyless = TableSpec("shop", "child", (ColumnSpec("p", "int"),), ())
+    with ShopLog(tmp_path / "log") as log:
+        tables = LinkedTables(log, {"parent": ("id", "code")}, ())
+        tables.create()
+        log.statement(f"CREATE TABLE child (id INT PRIMARY KEY, p INT, {P_KEY.sql})")
+        tables.insert("parent", {"id": 1, "code": 1})
+        tables.insert("parent", {"id": 2, "code": 2})
+        log.insert(child, (1, 1), (2, 2))
+        log.statement("ALTER TABLE child DROP COLUMN id")
+        log.insert(keyless, (1,), (2,))
+        tables.delete("parent", 1)
+    job = MemoryJob(tmp_path, ALL)
+    job.run(batches)
+    assert [row["p"] for row in job.rows("shop/child")] == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("referring", "left"),
     [("de", []), ("fr", [(1, "fr")]), ("DE", None), ("dé", None), ("de ", None), (None, [(1, None)])],
