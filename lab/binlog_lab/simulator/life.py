@@ -80,6 +80,7 @@ class Life(AnyLife):
         self._is_loss_hidden = False  # by the log of another server
         self._last_look = Look.ALL
         self._switches = 0
+        self._taken_over_at = 0  # last group that the newest server had when it became the primary
 
     def _new_bucket(self) -> ModelBucket | None:
         chance = Random(f"bucket {self.script.seed}")
@@ -197,6 +198,7 @@ class Life(AnyLife):
         lost = self._server.fail_over(self._view.server, chance)
         if not self._lived.files_reached:  # there is no place to switch from
             self._lived.move_to(self._view.path)
+        self._taken_over_at = self._server.last
         if lost:
             self._survivors.append(self._server.last)
         is_removed = chance.random() < 0.3
@@ -230,7 +232,7 @@ class Life(AnyLife):
             # GTIDs alone do not tell two groups of one number apart, once the file that was read is gone.
             self._is_loss_hidden |= (
                 self._reasons.may_have_lost and not self._lived.files_reached <= self._view.numbers()
-            )
+            ) or (look is Look.PURGE_LATE and bool(self._survivors))
             self._is_reset = False
             self._last_look = look
             # With bytes of the file that had the name before, or of what a crash has taken back.
@@ -238,11 +240,16 @@ class Life(AnyLife):
             was_stale = self._is_running and self._reasons.is_stale
             self._reasons.is_stale = self._view.is_stale() or is_mixed or was_stale
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
-            if not self._reasons.is_torn:  # else bytes from before a crash may be seen still
+            if not self._shows_lost:
                 self._survivors.clear()
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._seen_terms.starts[:] = self._server.log.terms.starts
             self._tell(f"{number}reader sees: {look}")
+
+    @property
+    def _shows_lost(self) -> bool:
+        """True if the reader may still see bytes from before a crash."""
+        return self._reasons.is_torn or self._reasons.is_stale
 
     # --- runs of the job -----------------------------------------------------------------------------------------
 
@@ -305,6 +312,9 @@ class Life(AnyLife):
         self._reasons.has_lost_topics |= any("topics lost" in fault for fault in faults)
         self._reasons.has_lost_offset = self._disk.has_lost_offset
         self._lived.restart()
+        # Another publisher may have gone on in the log before, which has groups that the replica lacks.
+        is_behind = self._lived.log != str(self._view.path)
+        self._reasons.may_have_lost |= is_behind and self._lived.reached > self._taken_over_at
         if isinstance(error, Killed):
             self._tell(f"   {faults[-1]}")
         elif error is not None:
@@ -316,7 +326,7 @@ class Life(AnyLife):
         # Files without a start, and torn pages, may hide what was lost.
         hides_loss = self._last_look in (Look.TORN, Look.NAMES) or self._is_loss_hidden
         shows_loss = had_lost and has_ended and not hides_loss
-        is_certain = not (self._reasons.is_torn and self._survivors)
+        is_certain = not (self._shows_lost and self._survivors)
         if is_whole and is_certain and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
             self._lived.check(self._expected(), began_late=self._reasons.began_late)
         return has_ended

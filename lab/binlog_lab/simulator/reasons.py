@@ -28,7 +28,10 @@ _MISSING_GTIDS = "BINLOG_SWITCH.MISSING_GTIDS"
 _OF_TORN = frozenset({_SHORTER, _MISSING_GTIDS})
 """The last page is taken for one that is not there."""
 _OF_PARTS = frozenset(
-    {_SHORTER, *(f"BINLOG_CORRUPT.{what}" for what in ("BAD_CHUNK", "BAD_EVENT", "EVENT_CHECKSUM", "PAGE_CHECKSUM"))}
+    {
+        *(_SHORTER, "BINLOG_CORRUPT.HEADER"),
+        *(f"BINLOG_CORRUPT.{what}" for what in ("BAD_CHUNK", "BAD_EVENT", "EVENT_CHECKSUM", "PAGE_CHECKSUM")),
+    }
 )
 """A later file shows that there is more than the reader sees of an earlier one, or a file has bytes of two."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"

@@ -291,11 +291,11 @@ class ModelServer:
         self.purged_to = min(self.purged_to, self._last)
 
     def is_out_of_reach(self, taken: int) -> bool:
-        """True if a group after number *taken* commits what was prepared in a file that is purged."""
-        return any(
-            number > taken and 0 < (one.number or one.after) <= self.purged_to
-            for number, one in ((number, self._ever_prepared[xid]) for xid, number in self._committed.items())
-        )
+        """True if a group after number *taken* commits what was prepared, or begun, in a file that is purged."""
+        prepared = {number: self._ever_prepared[xid] for xid, number in self._committed.items()}
+        out = [number for number, one in prepared.items() if 0 < (one.number or one.after) <= self.purged_to]
+        out += [number for number, file_no in self.log.begun_in.items() if file_no < min(self.log.last_in_file)]
+        return max(out, default=0) > taken
 
     # --- groups --------------------------------------------------------------------------------------------------
 

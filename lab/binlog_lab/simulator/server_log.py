@@ -146,6 +146,7 @@ class ServerLog(ABC):
         terms: Servers that wrote the groups.
         server: Id of the server whose files they are.
         last_in_file: Of each file that is there, the number of the last group up to its end.
+        begun_in: Of each group with events out of band, the file from which on they are.
         page_size: Of its files; None: they have no pages.
     """
 
@@ -156,6 +157,7 @@ class ServerLog(ABC):
         self.terms = terms
         self.server = terms.server
         self.last_in_file: dict[int, int] = {}
+        self.begun_in: dict[int, int] = {}
 
     @property
     @abstractmethod
@@ -280,6 +282,7 @@ class InnodbServerLog(ServerLog):
         if group.kind is LoggedKind.XA_COMMIT:
             node = writer.xa_commit(_xid(group.xid), gtid, first)
         elif any(act.kind is not SessionActKind.EVENT for act in group.acts):
+            self.begun_in[group.number] = writer.position.file_no
             self._begin(group)
             node = writer.commit(1, gtid, first)
         else:
@@ -302,6 +305,7 @@ class InnodbServerLog(ServerLog):
         self._writer.reset_master()
         self._writer.raw_commit(self._description(timestamp))
         self._file_of.clear()
+        self.begun_in.clear()
         self._look()
 
     def flush(self) -> None:
@@ -335,6 +339,7 @@ class InnodbServerLog(ServerLog):
         self._writer.crash(self._description(timestamp))
         last = max((gtid.seqno for gtid in self._writer.gtids()), default=0)
         self._file_of = {number: file_no for number, file_no in self._file_of.items() if number <= last}
+        self.begun_in = {number: file_no for number, file_no in self.begun_in.items() if number <= last}
         self._look()
         return last
 
