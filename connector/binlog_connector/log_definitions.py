@@ -117,7 +117,7 @@ class KnownStatements:
         """The blocks before *end* whose DDL the history lacks."""
         first = max(self.history.known_to or watched.log.start_position(), watched.log.start_position())
         if first < end:
-            yield from expanded(watched.log.blocks(first, end))
+            yield from expanded(watched.log.blocks(first, end, skips_purged=True))
 
     def read_to(self, watched: WatchedLog, position: Position) -> None:
         """Note that the history has all DDL before *position*."""
@@ -141,7 +141,7 @@ class KnownStatements:
         first = mark.position if mark is not None and goes_on else log.start_position()
         if first < start:
             server_runs = ServerRuns(log)
-            for block in expanded(log.blocks(first, start)):
+            for block in expanded(log.blocks(first, start, skips_purged=True)):
                 for _, _, statement in all_statements(block, server_runs):
                     scope.observe(statement)
         self.scope, self._scope_mark = scope.to_json(), _Mark.of(watched, start)

@@ -257,12 +257,16 @@ class LogFormat(ABC):
         """
 
     @abstractmethod
-    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+    def blocks(
+        self, start: Position | None = None, end: Position | None = None, *, skips_purged: bool = False
+    ) -> Iterator[Block]:
         """Read the groups whose position is in [*start*, *end*), in commit order.
 
         Args:
             start: Default: `start_position()`.
             end: Default: the end of the log when that place is reached.
+            skips_purged: Leave groups out that began before the log does, so that a file which is purged has events of
+                them, as if they were before its start; else they are an error.
         """
 
     @abstractmethod

@@ -196,7 +196,8 @@ class SchemaHistory:
     def scan_ddl(self, log: Log, start: Position | None = None, end: Position | None = None) -> int:
         """Note the DDL in [*start*, *end*) without looking at rows; how many statements were new.
 
-        For a restart or a part of a log, whose definitions depend on what comes before it.
+        For a restart or a part of a log, whose definitions depend on what comes before it. What purged files began is
+        taken for older than the log.
 
         Args:
             log: Is read from front to back.
@@ -204,7 +205,7 @@ class SchemaHistory:
             end: Default: the end of the log.
         """
         first = start if start is not None else self.known_to
-        return sum(self.observe(block) for block in expanded(log.blocks(first, end)))
+        return sum(self.observe(block) for block in expanded(log.blocks(first, end, skips_purged=True)))
 
     def compact(self, before: Position) -> None:
         """Forget what held only at positions before *before*: the definitions there become the base."""

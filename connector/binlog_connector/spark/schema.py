@@ -134,7 +134,7 @@ def find_layout(
     database, _, name = table.partition(".")
     definition = None if file is None else file.definition(database, name)
     if definition is not None and definition.columns is not None:
-        vendor = next((block.vendor for block in watched.log.blocks()), Vendor.MARIADB)
+        vendor = next((block.vendor for block in watched.log.blocks(skips_purged=True)), Vendor.MARIADB)
         return declared_layout(database, name, definition.completion(), vendor)
     raise _not_found(watched.log, table, seen)
 

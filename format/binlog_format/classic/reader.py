@@ -202,8 +202,11 @@ class ClassicLog(Log):
         file_nos, file_offsets = np.concatenate(files), np.concatenate(offsets)
         return [position_of(int(file_nos[i]), int(file_offsets[i])) for i in cuts if 0 < i < len(file_nos)]
 
-    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+    def blocks(
+        self, start: Position | None = None, end: Position | None = None, *, skips_purged: bool = False
+    ) -> Iterator[Block]:
         """Read the groups whose position is in [*start*, *end*); data is the bytes of the file, not copied."""
+        del skips_purged  # a group is in one file
         for piece in self._scan(start or self.start_position(), end, verify=True).pieces():
             yield _block(piece)
 

@@ -176,15 +176,22 @@ class InnodbLog(Log):
         found = {_page_at(stretches, cut) for cut in cuts if cut > 0}
         return sorted(position for position in found if start < position < end)
 
-    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+    def blocks(
+        self, start: Position | None = None, end: Position | None = None, *, skips_purged: bool = False
+    ) -> Iterator[Block]:
         """Read the groups whose commit record starts in [*start*, *end*).
 
         The last block can be empty: its `next_position` tells how far reading has come, over records that are no
         groups. When *end* has been reached it is not before *end*; else the data end before it.
+
+        Args:
+            start: See `LogFormat.blocks`.
+            end: See there.
+            skips_purged: See there: of a large transaction whose out-of-band data began in a file that is gone.
         """
         scanner = self._scanner(self.start_position() if start is None else start, end)
         if scanner is not None:
-            yield from GroupReader(self._reader, scanner).blocks()
+            yield from GroupReader(self._reader, scanner, skips_purged=skips_purged).blocks()
 
     def read_extents(self, extents: Table) -> Bytes:
         """Join the bytes of *extents*; checksums are not verified."""

@@ -152,9 +152,11 @@ class EventLog(Log):
         del start, end
         raise self._no("transactions")
 
-    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+    def blocks(
+        self, start: Position | None = None, end: Position | None = None, *, skips_purged: bool = False
+    ) -> Iterator[Block]:
         """Raises `UnsupportedError`."""
-        del start, end
+        del start, end, skips_purged
         raise self._no("row changes")
 
     def read_extents(self, extents: Table) -> Bytes:

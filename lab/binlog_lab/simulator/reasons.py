@@ -29,11 +29,12 @@ _OF_TORN = frozenset({_SHORTER, _MISSING_GTIDS})
 """The last page is taken for one that is not there."""
 _OF_PARTS = frozenset(
     {
-        *(_SHORTER, "BINLOG_CORRUPT.HEADER"),
+        *(_SHORTER, "BINLOG_DATA_LOSS.FILE_PURGED", "BINLOG_CORRUPT.HEADER"),
         *(f"BINLOG_CORRUPT.{what}" for what in ("BAD_CHUNK", "BAD_EVENT", "EVENT_CHECKSUM", "PAGE_CHECKSUM")),
     }
 )
-"""A later file shows that there is more than the reader sees of an earlier one, or a file has bytes of two."""
+"""A later file shows that there is more than the reader sees of an earlier one, one that is gone is seen and not the
+next one, or a file has bytes of two."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
 _NO_GTIDS = "BINLOG_SWITCH.NO_GTIDS"
@@ -48,7 +49,7 @@ _OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", _MISSING_GTIDS, _NO_FILES, _O
 one for GTIDs of another vendor than a first file has of which only a part is there."""
 
 _JOB_CHANGED = "BINLOG_SWITCH.JOB_CHANGED"
-_OF_LATE_COMMIT = frozenset({_JOB_CHANGED, _NO_GTIDS})
+_OF_LATE_COMMIT = frozenset({_JOB_CHANGED, _NO_GTIDS, "BINLOG_SWITCH.PURGED"})
 """A switch was planned while a commit was decided, and not to be read yet; it may be the first one with a GTID."""
 OF_FAULTS = frozenset(
     {

@@ -117,7 +117,8 @@ class CascadeLog:
             log = watched.log
             first = log.start_position()
             server_runs = ServerRuns(log)
-            for block in observed(expanded(log.blocks(first, start))) if first < start else ():
+            earlier = log.blocks(first, start, skips_purged=True) if first < start else ()
+            for block in observed(expanded(earlier)):
                 statements = (statement for _, _, statement in all_statements(block, server_runs))
                 for statement in merge(statements, stated_definitions(block)):
                     scope.observe(statement)

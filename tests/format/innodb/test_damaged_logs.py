@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import BinlogError, Position, open_log
+from binlog_format.errors import DataLossError
 from tests.format.innodb.damage import PAGE_SIZE, copy_log, cut, edit, flip_bit, forge
 from tests.format.innodb.log_groups import ReadGroup, collect, read_groups
 from tests.format.innodb.test_corpus_manifests import data_set
@@ -130,6 +131,20 @@ def test_out_of_band_data_in_a_purged_file_is_named(tmp_path: Path) -> None:
     assert error is not None
     assert error.condition == "BINLOG_DATA_LOSS.FILE_PURGED"
     assert "binlog-000000.ibb" in str(error)
+
+
+def test_who_does_not_need_what_began_before_the_log_reads_all_other_groups(tmp_path: Path) -> None:
+    path, whole = whole_log("small")
+    directory = copy_log(path, tmp_path / "log")
+    (directory / "binlog-000000.ibb").unlink()
+    with open_log(str(directory)) as log:
+        found = collect(log.blocks(skips_purged=True))
+        left_out = [group for group in whole if group.position.file_no > 0 and group not in found]
+        for group in left_out:
+            with pytest.raises(DataLossError, match=r"FILE_PURGED\].*binlog-000000\.ibb"):
+                next(log.blocks(group.position))
+    assert left_out
+    assert found == [group for group in whole if group.position.file_no > 0 and group not in left_out]
 
 
 @pytest.mark.parametrize("bit", range(8))

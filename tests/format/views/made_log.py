@@ -97,8 +97,11 @@ class MadeLog(Log):
         start = self._starts[group] if group < len(self.groups) else len(self.file)
         return Position(0, start // self._page_size, start % self._page_size)
 
-    def blocks(self, start: Position | None = None, end: Position | None = None) -> Iterator[Block]:
+    def blocks(
+        self, start: Position | None = None, end: Position | None = None, *, skips_purged: bool = False
+    ) -> Iterator[Block]:
         """Blocks of whole groups, or of pieces."""
+        del skips_purged
         pending: list[tuple[int, int, int]] = []
         for index, group in enumerate(self.groups):
             at = self.position(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
@@ -20,7 +21,7 @@ from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from binlog_lab.event_encoding.table_encoding import TableSpec
@@ -94,6 +95,21 @@ class ShopLog:
         """One transaction with one DELETE."""
         encoder = self._encoder(spec)
         self._commit([encoder.table_map(ORIGIN), *encoder.delete(rows, ORIGIN)])
+
+    @contextmanager
+    def large_insert(self, spec: TableSpec, *rows: Row) -> Iterator[None]:
+        """A transaction whose rows are out of band before the block of code, and that is committed after it."""
+        encoder, session = self._encoder(spec), 1
+        self._writer.begin(session)
+        for event in (encoder.table_map(ORIGIN), *encoder.insert(rows, ORIGIN)):
+            self._writer.event(session, event)
+        self._writer.spill(session)
+        self._writer.checkpoint()
+        yield
+        gtid = self._next_gtid()
+        self._writer.event(session, encode_xid(self._seqno, ORIGIN))
+        self._writer.commit(session, gtid, encode_gtid(gtid, SECOND))
+        self._writer.checkpoint()
 
     def statement(self, text: str, database: str = "shop") -> None:
         """One DDL statement."""

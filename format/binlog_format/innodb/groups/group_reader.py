@@ -53,10 +53,11 @@ if TYPE_CHECKING:
 
 
 class GroupReader:
-    """Gives the event groups that a scanner's commit records stand for."""
+    """Gives the event groups that a scanner's commit records stand for; *skips_purged*: see `LogFormat.blocks`."""
 
-    def __init__(self, reader: PageReader, scanner: CommitScanner) -> None:
+    def __init__(self, reader: PageReader, scanner: CommitScanner, *, skips_purged: bool = False) -> None:
         self._scanner = scanner
+        self._skips_purged = skips_purged
         self._files = reader.files
         self._runs = PageRuns(reader)
         self._records = RecordReader(reader, self._runs)
@@ -163,6 +164,8 @@ class GroupReader:
         oob_sets: tuple[OobSet, OobSet],
     ) -> Iterator[Block]:
         """Take one group in parts: what its commit record holds, then both sets of out-of-band data."""
+        if self._skips_purged and any(oob.count and self._files.size(oob.first[0]) is None for oob in oob_sets):
+            return
         builder = self._builder
         builder.begin_group(position, file_offset, (oob_sets[0].count, oob_sets[1].count))
         try:

@@ -115,6 +115,23 @@ def test_tables_go_on_after_their_statements_were_purged(tmp_path: Path, stop: s
     assert rows(job) == [(1, "a", 3), (2, "b", MOST), (3, "d", 7), (4, "e", MOST)]
 
 
+def test_tables_go_on_after_the_first_part_of_a_transaction_that_they_have_was_purged(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    with ShopLog(tmp_path / "log", metadata=False) as log:
+        log.statement(MADE)
+        with log.large_insert(ORDERS, (1, "a")):
+            log.flush()
+            log.insert(ORDERS, (2, "b"))
+            run(job)
+        run(job)
+        log.purge(before=1)
+        for number in (3, 4):
+            forget_all()
+            log.insert(ORDERS, (number, "c"))
+            run(job)
+    assert rows(job) == [(1, "a"), (2, "b"), (3, "c"), (4, "c")]
+
+
 def test_targets_and_status_state_whether_the_definition_is_known(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     parked = TableSpec("shop", "parked", ORDERS.columns, ("id",))
