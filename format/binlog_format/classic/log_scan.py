@@ -127,7 +127,8 @@ class LogScan:
     def _is_all_before(self, later: ClassicFile) -> bool:
         """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""
         with closing(self._open(self.end.file_no)) as file:
-            has_gtids = bool(later.gtid_list or later.previous_gtids)
+            # Of a file without a start nothing is known.
+            has_gtids = file.description is not None and bool(later.gtid_list or later.previous_gtids)
             return has_gtids and not self._differences(file, byte_of(self.end), later)[0]
 
     def _is_final(self, file: ClassicFile, scan: ClassicFileScan, size: int) -> bool:

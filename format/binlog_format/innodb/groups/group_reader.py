@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
-from binlog_format.errors import BinlogError, CorruptError
+from binlog_format.errors import BinlogError, CorruptError, DataLossError
 from binlog_format.events.event_table_kernels import read_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE
 from binlog_format.gtids.gtid_history import gtid_of, gtids_of
@@ -164,8 +164,11 @@ class GroupReader:
         oob_sets: tuple[OobSet, OobSet],
     ) -> Iterator[Block]:
         """Take one group in parts: what its commit record holds, then both sets of out-of-band data."""
-        if self._skips_purged and any(oob.count and self._files.size(oob.first[0]) is None for oob in oob_sets):
-            return
+        begun_in = min((oob.first[0] for oob in oob_sets if oob.count), default=position.file_no)
+        if begun_in < position.file_no and self._files.size(begun_in) is None:
+            if self._skips_purged:
+                return
+            raise self._began_before(position, begun_in)
         builder = self._builder
         builder.begin_group(position, file_offset, (oob_sets[0].count, oob_sets[1].count))
         try:
@@ -182,6 +185,14 @@ class GroupReader:
         except BinlogError:
             builder.drop_group()
             raise
+
+    def _began_before(self, position: Position, file_no: int) -> DataLossError:
+        return DataLossError(
+            "FILE_PURGED",
+            f"the file is not there, and the transaction that was committed at {position} began in it",
+            at=Place(self._files.path(file_no)),
+            hint="The server has purged it, or it was not copied: bring it back, or start after that transaction",
+        )
 
     def _flush_piece(self, next_position: Position) -> Iterator[Block]:
         """A block that ends a large group holds nothing else."""
