@@ -72,15 +72,19 @@ _ONE_WRITER = (
 
 def compare_entries(watched: WatchedLog, offset: SourceOffset) -> Decision:
     """Like `compare`, for a structured log."""
+    return _compare_place(watched, offset) or _compare_files(watched, offset)
+
+
+def _compare_place(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
     try:
-        return _compare_place(watched, offset) or _compare_files(watched, offset)
+        return _compare_file(watched, offset)
     except DataLossError:
         if not watched.is_gone(offset.position.file_no):
             raise
         return _file_is_gone(watched, offset)  # since the directory was read
 
 
-def _compare_place(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
+def _compare_file(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
     """The decision by the file of *offset*, and the bytes before it there; None: they are as they were."""
     file_no = offset.position.file_no
     if not watched.has(file_no):

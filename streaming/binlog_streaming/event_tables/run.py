@@ -197,7 +197,18 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         return None if step is None else _batch_of(step, start or step.start)
 
     def _begun_batch(self, start: SourceOffset, end: SourceOffset) -> EventBatch:
-        """The batch that was under way: the same events, or what is left of them; of one over damage there are none."""
+        """The batch that was under way; it is looked for again if a file goes meanwhile, and losses are accepted."""
+        attempt = 0
+        while True:
+            try:
+                return self._left_of(start, end)
+            except DataLossError:
+                attempt += 1
+                if self._how.fail_on_data_loss or attempt > _LOSSES_MAX:
+                    raise
+
+    def _left_of(self, start: SourceOffset, end: SourceOffset) -> EventBatch:
+        """The same events of a batch, or what is left of them; of one over damage there are none."""
         if any(gap.condition in _DAMAGED and gap.go_on == str(end.position) for gap in self._file.state.gaps):
             return EventBatch((), end, None)
         with WatchedLog(self._job.source.path, start.format or None) as watched:
