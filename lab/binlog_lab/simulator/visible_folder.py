@@ -109,12 +109,15 @@ class VisibleFolder:
         return {_number(name) for name in self.names()}
 
     def is_first_cut(self, page_size: int | None) -> bool:
-        """True if the first file that the reader sees is not there to its end, or has no page after its header yet."""
+        """True if the first file that the reader sees may be cut off, or has no page after its header yet.
+
+        Of one that is gone nobody knows how long it was.
+        """
         seen, written = min(self.path.iterdir(), default=None), self._written()
         if seen is None:
             return False
         is_begun = page_size is None or any(seen.read_bytes()[page_size : 2 * page_size])
-        return not is_begun or seen.stat().st_size < len(written.get(seen.name, b""))
+        return not is_begun or seen.name not in written or seen.stat().st_size < len(written[seen.name])
 
     def is_stale(self) -> bool:
         """True if a file before the last one that the reader sees is not the server's, or one begins otherwise."""
