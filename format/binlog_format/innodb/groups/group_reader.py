@@ -168,7 +168,7 @@ class GroupReader:
         if begun_in < position.file_no and self._files.size(begun_in) is None:
             if self._skips_purged:
                 return
-            raise self._began_before(position, begun_in)
+            raise self._began_before(position, file_offset, begun_in)
         builder = self._builder
         builder.begin_group(position, file_offset, (oob_sets[0].count, oob_sets[1].count))
         try:
@@ -186,12 +186,13 @@ class GroupReader:
             builder.drop_group()
             raise
 
-    def _began_before(self, position: Position, file_no: int) -> DataLossError:
+    def _began_before(self, position: Position, file_offset: int, file_no: int) -> DataLossError:
+        gtid = gtid_of(_head_of(self._records, position.file_no, file_offset)[0], ())
         return DataLossError(
             "FILE_PURGED",
-            f"the file is not there, and the transaction that was committed at {position} began in it",
+            f"the file is not there, and the transaction {gtid}, committed at {position}, began in it",
             at=Place(self._files.path(file_no)),
-            hint="The server has purged it, or it was not copied: bring it back, or start after that transaction",
+            hint=f"The server has purged it, or it was not copied: bring it back, or start after {gtid}",
         )
 
     def _flush_piece(self, next_position: Position) -> Iterator[Block]:
@@ -256,15 +257,19 @@ class GroupHeads:
 
     def of_long(self, record: LongRecord, reader: PageReader) -> Table:
         """The same of a record that is longer than a window: one row."""
-        records = RecordReader(reader, PageRuns(reader))
-        head = records.head(record.position.file_no, record.file_offset, RecordKind.COMMIT, HEAD_SIZE)
-        header_size = read_commit_integers(head, len(head), np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64))
-        event = as_bytes(head[max(header_size, 0) :].data)
-        groups = np.zeros(1, dtype=GROUP_DTYPE)
-        groups["gtid_source"] = -1
-        if len(event) >= EVENT_HEADER_SIZE:
-            read_gtid(event, 0, len(event), groups, 0)
-        return groups
+        return _head_of(RecordReader(reader, PageRuns(reader)), record.position.file_no, record.file_offset)
+
+
+def _head_of(records: RecordReader, file_no: int, file_offset: int) -> Table:
+    """The first event of the group whose commit record is at a place: one row."""
+    head = records.head(file_no, file_offset, RecordKind.COMMIT, HEAD_SIZE)
+    header_size = read_commit_integers(head, len(head), np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64))
+    event = as_bytes(head[max(header_size, 0) :].data)
+    groups = np.zeros(1, dtype=GROUP_DTYPE)
+    groups["gtid_source"] = -1
+    if len(event) >= EVENT_HEADER_SIZE:
+        read_gtid(event, 0, len(event), groups, 0)
+    return groups
 
 
 def read_heads(reader: PageReader, scanner: CommitScanner) -> Iterator[Heads]:
