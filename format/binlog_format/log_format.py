@@ -265,8 +265,8 @@ class LogFormat(ABC):
         Args:
             start: Default: `start_position()`.
             end: Default: the end of the log when that place is reached.
-            skips_purged: Leave groups out that began before the log does, so that a file which is purged has events of
-                them, as if they were before its start; else they are an error.
+            skips_purged: Leave out groups of which a purged file has events, as if the log began after them; else they
+                are an error.
         """
 
     @abstractmethod
