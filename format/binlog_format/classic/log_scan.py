@@ -127,7 +127,7 @@ class LogScan:
     def _is_all_before(self, later: ClassicFile) -> bool:
         """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""
         with closing(self._open(self.end.file_no)) as file:
-            # Of a file without a start nothing is known.
+            # Nothing is known of a file whose start is missing.
             has_gtids = file.description is not None and bool(later.gtid_list or later.previous_gtids)
             return has_gtids and not self._differences(file, byte_of(self.end), later)[0]
 

@@ -313,7 +313,7 @@ class TableChecks:
 
 def _renamed_after_stop(change: TableRenamed, position: object, why: str) -> SchemaError:
     reason = f"{change.new} was {change.old} before, which was set aside at {position}: {why}"
-    return SchemaError("TABLE_RENAMED", reason, hint=f"Take its rows anew: {snapshot_command(change.new)}")
+    return SchemaError("TABLE_RENAMED", reason, hint=f"Take a new snapshot: {snapshot_command(change.new)}")
 
 
 def _takes_cascades(table: SelectedTable) -> bool:

@@ -104,7 +104,7 @@ def _take_other_spellings(planning: Planning, start: Position) -> None:
         stopped = job_state.set_aside.get(name)
         if stopped is not None:
             reason = f"{name.lowered} is {name}, which was set aside at {stopped.position}: {stopped.reason}"
-            hint = f"Take its rows anew: {snapshot_command(name.lowered)}"
+            hint = f"Take a new snapshot: {snapshot_command(name.lowered)}"
             error = SchemaError("TABLE_RENAMED", reason, hint=hint)
             planning.problems.append((name.lowered, Refusal((start, 0), None, error)))
         elif name in job_state.complete:

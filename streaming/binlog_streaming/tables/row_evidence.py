@@ -41,7 +41,7 @@ _TEXT_MAX = 200
 _COLUMNS_MAX = 5
 """Columns that an error names."""
 
-_WAY_BACK = 'To bring it back, set evidence = "off" for this table, let the job go on, and take its rows anew: {}'
+_WAY_BACK = 'To bring it back, set evidence = "off" for this table, let the job go on, and take a new snapshot: {}'
 
 _EVENT_NAMES = {
     ImageKind.INSERT: "an INSERT",
@@ -275,7 +275,7 @@ def wrong_document(images: StepImages, columns: pa.Schema, keys: Sequence[str], 
         f"{images.source_table}: {kind} at {place} changes a part of the JSON value {error.column} of the row with key "
         f"{row}, and the target has {error.held} there",
         hint="The target was wrong before this change already, and nothing of the step was written. Let the job go on "
-        'without the table (on_error = "set_aside"), and take its rows anew: ' + _command(images),
+        'without the table (on_error = "set_aside"), and take a new snapshot: ' + _command(images),
     )
 
 

@@ -83,7 +83,7 @@ class LinkedTable:
         if row_batches and row_batches[-1].layout.primary_key:
             layout = row_batches[-1].layout
             return tuple(str(layout.columns[key].name) for key in key_columns(layout, ()))
-        if self.held is not None and self.held.keys and not self.held.is_key_open:
+        if self.held is not None and self.held.keys:
             return self.held.keys
         definition = self.facts.definition_at(
             self.name, max(row_batch.end() for row_batch in self.logged.flat).position
@@ -212,13 +212,9 @@ class HeldRows:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the key columns; empty for a changelog, which does not know them."""
-        return () if self.target is None else held_keys(self.target.properties() or {})
-
-    @property
-    def is_key_open(self) -> bool:
-        """True if a statement may have changed the key since the target's last rows: `adopt_keys`."""
-        return self.target is not None and bool((self.target.properties() or {}).get(KEYS_OPEN_PROPERTY))
+        """Names of the key columns; empty: a changelog does not know them, or a statement may have changed them."""
+        properties = {} if self.target is None else self.target.properties() or {}
+        return () if properties.get(KEYS_OPEN_PROPERTY) else held_keys(properties)
 
     def schema(self) -> pa.Schema | None:
         """Columns that the source table has, in the types of the target; JSON is text."""

@@ -244,7 +244,7 @@ def _nulled(
         f"{context.table.name}: column {change.new.name} {_told(change)} by the statement at "
         f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
         f"they cannot be computed: {effect.reason}",
-        hint="Take the rows anew (binlog-stream snapshot JOB.toml --tables), or set "
+        hint="Take a new snapshot (binlog-stream snapshot JOB.toml --tables), or set "
         + ("" if in_key else 'rewritten = "null" for this table to have null in the column, or ')
         + 'on_error = "set_aside" for the other tables to go on',
     )

@@ -388,6 +388,6 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint=f"Take the rows anew (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
+            hint=f"Take a new snapshot (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
             "(option source.excludeTables)",
         )
