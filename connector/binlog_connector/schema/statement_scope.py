@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
+from binlog_connector.schema.known_options import KnownOptions
 from binlog_connector.schema.operations import (
-    SEQUENCE_ENGINE,
     AlterTable,
     ChangeRows,
     CreateFunction,
-    CreateSequence,
     CreateTable,
     CreateTrigger,
     CreateView,
@@ -27,7 +26,6 @@ from binlog_connector.schema.operations import (
     DropViews,
     RenameTables,
     TruncateTable,
-    engine_moves_rows,
 )
 from binlog_connector.schema.parsing.row_statements import ANY_CALL, statement_operations
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
@@ -70,7 +68,7 @@ class StatementScope:
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
         self._possible_views: set[TableName] = set()  # CREATE VIEW IF NOT EXISTS: or there was a table of that name
-        self._engines: dict[TableName, str] = {}
+        self._options = KnownOptions()
         self.foreign_keys: ForeignKeys | None = None
         self.names = NameRule(folds_names)
 
@@ -107,7 +105,7 @@ class StatementScope:
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
             "possible_views": sorted(map(list, self._possible_views)),
-            "engines": [[*name, engine] for name, engine in sorted(self._engines.items())],
+            **self._options.to_json(),
             "names": self.names.to_json(),
         } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
 
@@ -122,7 +120,7 @@ class StatementScope:
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
         scope._views = {TableName(*name) for name in values.get("views", ())}
         scope._possible_views = {TableName(*name) for name in values.get("possible_views", ())}
-        scope._engines = {TableName(*name): engine for *name, engine in values.get("engines", ())}
+        scope._options = KnownOptions.from_json(values)
         scope.names = NameRule.from_json(values.get("names", {}))
         if "foreign_keys" in values:
             keys = ForeignKeys.from_json(values["foreign_keys"], ignore_case=bool(scope.names.folds))
@@ -130,9 +128,9 @@ class StatementScope:
         return scope
 
     def take_older(self, older: StatementScope) -> None:
-        """Add facts about tables from statements before the first observed one: foreign keys, engines."""
+        """Add facts about tables from statements before the first observed one: foreign keys, options."""
         self.foreign_keys = older.foreign_keys
-        self._engines = older._engines | self._engines
+        self._options.take_older(older._options)
         if self.names.folds:
             self.fold_names()
 
@@ -144,7 +142,7 @@ class StatementScope:
         self._functions = {name.lowered for name in self._functions}
         self._views = {name.lowered for name in self._views}
         self._possible_views = {name.lowered for name in self._possible_views}
-        self._engines = {name.lowered: engine for name, engine in self._engines.items()}
+        self._options.fold()
         if self.foreign_keys is not None:
             self.foreign_keys.fold()
 
@@ -152,14 +150,14 @@ class StatementScope:
         """Effects of *statement* on tables that are not temporary; none if it is the definition in a mark."""
         if is_stated(statement):
             for operation in definition_operations(statement):
-                self._learn_engine(operation)
+                self._options.learn(operation, statement.server_charset)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(operation)
             return
         for effect in self._permanent_operations(statement):
             if not isinstance(effect, RowsChanged):
                 self.names.observe(effect, may_be_missing=has_if_exists(statement.text))
-                self._learn_engine(effect)
+                self._options.learn(effect, statement.server_charset)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(effect)
             yield effect
@@ -172,7 +170,7 @@ class StatementScope:
             left = self._temporary.permanent(folded(written) if self.names.folds else written, session)
             if left is None:
                 continue
-            operation = self._with_engine(left)
+            operation = self._options.completed(left)
             self._learn(operation)
             match operation:
                 case ChangeRows() if statement.event_type == EventType.ANNOTATE_ROWS:
@@ -202,44 +200,6 @@ class StatementScope:
         if restarted or statement.server_run not in (0, self._server_run):
             self._temporary = TemporaryTables()  # a new start of the server ends its sessions
             self._server_run = statement.server_run or self._server_run
-
-    def _with_engine(self, operation: Operation) -> Operation:
-        """CREATE TABLE ... LIKE a table whose engine is known to have no rows of its own, with that engine."""
-        if not isinstance(operation, CreateTable) or operation.options.like is None:
-            return operation
-        engine = self._engines.get(operation.options.like)
-        return operation if engine is None else replace(operation, options=replace(operation.options, engine=engine))
-
-    def _learn_engine(self, operation: Operation) -> None:
-        engines = self._engines
-        match operation:
-            case CreateTable():
-                self._set_engine(operation.name, operation.options.engine, stays=operation.if_not_exists)
-            case CreateSequence():
-                self._set_engine(operation.name, SEQUENCE_ENGINE, stays=False)
-            case AlterTable():
-                is_sequence = engines.get(operation.name) == SEQUENCE_ENGINE
-                self._set_engine(operation.name, operation.engine, stays=is_sequence or operation.engine is None)
-                if operation.new_name is not None:
-                    self._rename_engine(operation.name, operation.new_name)
-            case DropTables():
-                for name in operation.names:
-                    engines.pop(name, None)
-            case RenameTables():
-                for old, new in operation.pairs:
-                    self._rename_engine(old, new)
-            case DropDatabase():
-                self._engines = {name: engine for name, engine in engines.items() if name[0] != operation.database}
-
-    def _set_engine(self, name: TableName, engine: str | None, *, stays: bool) -> None:
-        if engine is not None and engine_moves_rows(engine):
-            self._engines[name] = engine
-        elif not stays:
-            self._engines.pop(name, None)
-
-    def _rename_engine(self, old: TableName, new: TableName) -> None:
-        if old in self._engines:
-            self._engines[new] = self._engines.pop(old)
 
     def _learn(self, operation: Operation) -> None:
         match operation:
@@ -326,7 +286,7 @@ class StatementScope:
         """The part of *drop* without tables that it leaves; triggers go with their tables."""
         names = drop.names
         if drop.only_sequences:
-            names = tuple(name for name in names if self._engines.get(name) == SEQUENCE_ENGINE)
+            names = tuple(name for name in names if self._options.is_sequence(name))
         self._drop_triggers(set(names))
         if names:
             yield DropTables(names)

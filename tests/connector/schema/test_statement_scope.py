@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -310,3 +312,52 @@ def test_what_was_logged_before_tells_engines_and_foreign_keys() -> None:
     assert observed(scope, "DELETE FROM v WHERE a = 1") == [RowsChanged((v,), cascaded=(w,))], "names may be folded"
     scope.names.state(folds=False)
     assert observed(scope, "DELETE FROM v WHERE a = 1") == [RowsChanged((v,))]
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_binary"),
+    [
+        (("CREATE TABLE t (a INT) CHARACTER SET binary",), True),
+        (("CREATE TABLE t (a INT)",), False),
+        (("CREATE TABLE t (a INT)", "ALTER TABLE t CHARACTER SET binary"), True),
+        (("CREATE TABLE t (a INT) CHARACTER SET binary", "ALTER TABLE t COLLATE latin1_bin"), False),
+        (("CREATE TABLE t (a INT) CHARACTER SET binary", "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4"), False),
+        (("ALTER DATABASE shop CHARACTER SET binary", "CREATE TABLE t (a INT)"), True),
+        (("CREATE TABLE t (a INT)", "ALTER DATABASE shop CHARACTER SET binary"), False),
+        (
+            (
+                "CREATE TABLE t (a INT)",
+                "ALTER DATABASE shop CHARACTER SET binary",
+                "ALTER TABLE t CHARACTER SET DEFAULT",
+            ),
+            True,
+        ),
+        (("ALTER DATABASE shop CHARACTER SET binary", "DROP DATABASE shop", "CREATE TABLE t (a INT)"), False),
+        (("CREATE TABLE u (a INT) CHARACTER SET binary", "CREATE TABLE t LIKE u"), True),
+        (("CREATE TABLE u (a INT) CHARACTER SET binary", "RENAME TABLE u TO t"), True),
+        (("CREATE TABLE u (a INT) CHARACTER SET binary", "ALTER TABLE u ADD b TEXT, RENAME t"), True),
+        (("CREATE TABLE t (a INT) CHARACTER SET binary", "CREATE OR REPLACE TABLE t (a INT)"), False),
+        (("CREATE TABLE t (a INT) CHARACTER SET binary", "CREATE TABLE IF NOT EXISTS t (a INT)"), True),
+        (("CREATE TABLE t (a INT) CHARACTER SET binary", "DROP TABLE t", "CREATE TABLE t (a INT)"), False),
+    ],
+    ids=lambda statements: "; ".join(statements) if isinstance(statements, tuple) else None,
+)
+def test_new_texts_have_the_default_character_set_of_their_table(statements: tuple[str, ...], is_binary: bool) -> None:
+    scope = StatementScope()
+    for text in statements:
+        scope.observe(statement(text))
+    later = StatementScope.from_json(json.loads(json.dumps(scope.to_json())))
+    for added in ("ALTER TABLE t ADD c VARCHAR(5)", "ALTER TABLE t MODIFY c VARCHAR(5)"):
+        (change,) = later.changes(statement(added))
+        assert isinstance(change, TableAltered)
+        (fact,) = (*change.added, *change.modified)
+        assert (fact.column.charset == "binary") is is_binary
+
+
+def test_labels_are_those_of_the_tables_character_set_on_a_server_with_another_one() -> None:
+    scope = StatementScope()
+    scope.observe(statement("CREATE TABLE t (a INT) CHARACTER SET utf8mb4", server_charset="latin1"))
+    added = "ALTER TABLE t ADD c ENUM('да', 'нет') NOT NULL"
+    (change,) = scope.changes(statement(added, server_charset="latin1"))
+    assert isinstance(change, TableAltered)
+    assert change.added[0].existing == pa.scalar("да")
