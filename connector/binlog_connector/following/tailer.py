@@ -40,7 +40,7 @@ from binlog_format.transactions.xa import pending_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_connector.following.resume import Decision
+    from binlog_connector.following.decision import Decision
     from binlog_format.live_files import EndMark
     from binlog_format.log_format import Span
     from binlog_format.position import Place

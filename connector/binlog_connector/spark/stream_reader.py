@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.following.resume import Decision
+    from binlog_connector.following.decision import Decision
     from binlog_connector.following.starts import Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from binlog_connector.following.decision import Decision
 from binlog_connector.following.log_end import end_of_log
-from binlog_connector.following.resume import Decision, compare
+from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import advance
 from binlog_connector.kafka.producer import ProducerSettings
 from binlog_connector.kafka.publisher import Publisher, open_producer

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.following.decision import Decision
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.resume import Decision, compare
+from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE
