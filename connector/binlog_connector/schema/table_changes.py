@@ -231,11 +231,9 @@ StatementChange = TableChange | RowsChanged | EventsLost
 def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange | RowsMoved]:
     """Effects of *statement* on whole tables, in order; empty if it is about none, or changes no column.
 
-    Nothing is raised. Where a text column has the character set of a table or a database that the statement does not
-    name, the server's default is taken; on the Arrow type this has no bearing, unless that would be `binary`.
-
-    The statement is looked at alone, as if there were no temporary tables; and which rows it changes is not asked:
-    `StatementScope.changes` knows of both.
+    Nothing is raised. The statement is looked at alone: as if there were no temporary tables, and with the server's
+    default character set for texts whose table has one that the statement does not state. Which rows it changes is not
+    asked. `StatementScope.changes` knows of all that.
 
     Args:
         decoding: How values are read; its schemas are not asked.
