@@ -111,8 +111,9 @@ def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path) -> None:
     text = init_text(str(log), scan_size=SCAN_SIZE)
     file.write_text(text)
     job = load_job(file)
-    assert job.source.exclude_tables == r"t\.a"
-    assert "Here: t.a, as the log does not describe" in text.replace("\n# ", " ")
+    assert job.source.exclude_tables == r"mysql\..*,sys\..*,t\.a"
+    said = "Here: tables of the server's own. And t.a, as the log does not describe"
+    assert said in text.replace("\n# ", " ")
     report = check_job(job)
     assert (report.problems, report.left_out) == ((), ("t.a",))
     with_it = check_job(job_for(tmp_path, TableRule(mode=Mode.CHANGELOG), log=log))

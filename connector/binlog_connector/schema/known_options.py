@@ -7,7 +7,7 @@ all options those are kept that matter: engines whose tables have no rows of the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import (
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_connector.schema.operations import Operation
+
+_Name = TypeVar("_Name")
 
 
 @dataclass(slots=True)
@@ -80,7 +82,7 @@ class KnownOptions:
                 options, stays = operation.options, operation.if_not_exists
                 self._set_engine(operation.name, options.engine, stays=stays)
                 if not (stays and operation.name in self._charsets):
-                    self._set_charset(operation.name, options.charset or server_charset, server_charset)
+                    _keep(self._charsets, operation.name, options.charset or server_charset, server_charset)
             case CreateSequence():
                 self._set_engine(operation.name, SEQUENCE_ENGINE, stays=False)
             case AlterTable():
@@ -104,7 +106,8 @@ class KnownOptions:
         if alter.convert_may_be_skipped:
             self._charsets.pop(alter.name, None)
         elif charset is not None:
-            self._set_charset(alter.name, server_charset if charset == OF_DATABASE else charset, server_charset)
+            charset = server_charset if charset == OF_DATABASE else charset
+            _keep(self._charsets, alter.name, charset, server_charset)
         if alter.partition_to is not None and alter.name in self._charsets:
             self._charsets[alter.partition_to] = self._charsets[alter.name]
         if alter.new_name is not None:
@@ -116,12 +119,6 @@ class KnownOptions:
         elif not stays:
             self._engines.pop(name, None)
 
-    def _set_charset(self, name: TableName, charset: str | None, server_charset: str | None) -> None:
-        if charset is not None and (charset != server_charset or charset == BINARY):
-            self._charsets[name] = charset
-        else:
-            self._charsets.pop(name, None)
-
     def _rename(self, old: TableName, new: TableName) -> None:
         if old in self._engines:
             self._engines[new] = self._engines.pop(old)
@@ -129,12 +126,8 @@ class KnownOptions:
             self._charsets[new] = self._charsets.pop(old)
 
     def _set_database(self, operation: SetDatabaseCharset, server_charset: str | None) -> None:
-        if operation.if_not_exists and operation.database in self._databases:
-            return
-        if operation.charset is None or operation.charset == server_charset != BINARY:
-            self._databases.pop(operation.database, None)
-        else:
-            self._databases[operation.database] = operation.charset
+        if not (operation.if_not_exists and operation.database in self._databases):
+            _keep(self._databases, operation.database, operation.charset, server_charset)
 
     def _drop_database(self, database: str) -> None:
         self._databases.pop(database, None)
@@ -170,3 +163,10 @@ class KnownOptions:
             {TableName(*name): charset for *name, charset in values.get("charsets", ())},
             dict(values.get("database_charsets", {})),
         )
+
+
+def _keep(charsets: dict[_Name, str], name: _Name, charset: str | None, server_charset: str | None) -> None:
+    if charset is None or (charset == server_charset and charset != BINARY):
+        charsets.pop(name, None)
+    else:
+        charsets[name] = charset

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from binlog_format.structured.event_log import EventLog
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
 
-SYSTEM_DATABASES = frozenset({"mysql", "sys", "performance_schema", "information_schema"})
+SYSTEM_DATABASES = ("mysql", "sys")
+"""Databases of the server's own tables whose changes may be logged: by a load of time zones, by RDS's heartbeat."""
 TABLES_SHOWN_MAX = 200
 """Tables named in a comment; a log can hold thousands."""
 
@@ -54,7 +55,7 @@ def init_text(
     schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
-    system, unknown, known = _sorted_out(found)
+    unknown, known = _sorted_out(found)
     keyed = [table for table in known if _is_mirrored(table, table_format)]
     keyless = [table for table in known if table not in keyed]
     rules: list[TableRule] = []
@@ -76,7 +77,7 @@ def init_text(
         name="binlog-stream",
         source=Source(
             path=with_places(path, absolute_path),
-            exclude_tables=_excluded(system, unknown),
+            exclude_tables=_excluded(unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
         ),
@@ -84,7 +85,7 @@ def init_text(
         checkpoint="checkpoint",
         tables=tuple(rules),
     )
-    return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown, system))
+    return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown))
 
 
 SOURCES_SHOWN_MAX = 20
@@ -129,7 +130,7 @@ def publish_init_text(
     folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
     schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
-    system, unknown, known = _sorted_out(log.tables)
+    unknown, known = _sorted_out(log.tables)
     comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]
     comments += ["Tables that are created later are taken too."]
     keyless = [table for table in known if not table.layout.primary_key]
@@ -143,7 +144,7 @@ def publish_init_text(
         source=FollowedSource(
             path=with_places(path, absolute_path),
             declared_types=True,
-            exclude_tables=_excluded(system, unknown),
+            exclude_tables=_excluded(unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
             debezium_offset=None if connector is None else connector.fields,
@@ -156,20 +157,18 @@ def publish_init_text(
         ),
         checkpoint="checkpoint",
     )
-    return publish_job_text(job, rule_comments={0: comments}, exclude_comment=_why_excluded(unknown, system))
+    return publish_job_text(job, rule_comments={0: comments}, exclude_comment=_why_excluded(unknown))
 
 
-def _sorted_out(found: Sequence[FoundTable]) -> tuple[list[FoundTable], list[FoundTable], list[FoundTable]]:
-    # Tables of the server's own, those whose columns nobody knows, and all others.
-    system = [table for table in found if table.layout.database in SYSTEM_DATABASES]
-    users = [table for table in found if table not in system]
+def _sorted_out(found: Sequence[FoundTable]) -> tuple[list[FoundTable], list[FoundTable]]:
+    # Of the users' tables those whose columns nobody knows, and all others.
+    users = [table for table in found if table.layout.database not in SYSTEM_DATABASES]
     unknown = [table for table in users if _unknown_reason(table) is not None]
-    return system, unknown, [table for table in users if table not in unknown]
+    return unknown, [table for table in users if table not in unknown]
 
 
-def _excluded(system: Sequence[FoundTable], unknown: Sequence[FoundTable]) -> str | None:
-    excluded = sorted({rf"{re.escape(table.layout.database)}\..*" for table in system})
-    return ",".join([*excluded, *(_expression(table) for table in unknown)]) or None
+def _excluded(unknown: Sequence[FoundTable]) -> str:
+    return ",".join([*(rf"{database}\..*" for database in SYSTEM_DATABASES), *map(_expression, unknown)])
 
 
 def _unknown_reason(table: FoundTable) -> str | None:
@@ -212,17 +211,14 @@ def _why_changelog(keyless: Sequence[FoundTable], table_format: TableFormat) -> 
     return reasons
 
 
-def _why_excluded(unknown: Sequence[FoundTable], system: Sequence[FoundTable]) -> str:
-    reasons = []
-    if system:
-        reasons.append("Here: tables of the server's own.")
+def _why_excluded(unknown: Sequence[FoundTable]) -> str:
+    reason = "Here: tables of the server's own."
     if unknown:
-        reasons.append(
-            f"Here: {_names(unknown)}, as the log does not describe their columns "
-            f"({_unknown_reason(unknown[0])}). To have them, set binlog_row_metadata=FULL on the server, or give a "
-            "schemaFile (init --schema-file)."
+        reason += (
+            f" And {_names(unknown)}, as the log does not describe their columns ({_unknown_reason(unknown[0])}). To "
+            "have them, set binlog_row_metadata=FULL on the server, or give a schemaFile (init --schema-file)."
         )
-    return " ".join(reasons)
+    return reason
 
 
 def _statements(tally: Tally) -> list[str]:
