@@ -64,8 +64,11 @@ MARIADB_VIRTUAL_LOGGED_SINCE = 10_05_00
 MARIADB_VIRTUAL_LEFT_OUT_SINCE = 11_08_00
 """Images of updates lack virtual columns, those of inserts have them, on replicas too. Seen on 11.8.9. A replica with
 10.11.19 logs what its source left out as NULL, or as it was before the update."""
-MARIADB_WHOLE_REPLACES_SINCE = 10_05_00
-"""10.2.11 logs the old row whole, and shorter new ones, for a REPLACE; 10.5.23 was not seen to."""
+MARIADB_PARTIAL_REPLACES_SINCE = 10_02_00
+"""The new image of a REPLACE lacks columns that got their defaults, if `binlog_row_image` lets it. Seen on 10.2.11; on
+10.1.8 it is whole."""
+MARIADB_KEYED_REPLACES_SINCE = 10_05_00
+"""The old image of a REPLACE has the columns that one of an UPDATE has. Seen on 10.5.23; on 10.2.11 it is whole."""
 MARIADB_UTF8_BY_MODE_SINCE = 10_06_01
 """`utf8` is utf8mb4 in sessions without UTF8_IS_UTF8MB3 in `old_mode`. Seen on 10.11.19 and 11.8.9; no log has it."""
 MARIADB_ORACLE_TYPES_SINCE = 10_03_00

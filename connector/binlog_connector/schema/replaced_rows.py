@@ -3,8 +3,8 @@
 MariaDB runs a REPLACE as an update where only one row is in its way (sql/sql_insert.cc, `write_record`), and logs it as
 one: columns that the statement does not name get their defaults. With `binlog_row_image=MINIMAL` or `NOBLOB` the image
 lacks these columns, as if they had kept their values; and the image of an INSERT ... ON DUPLICATE KEY UPDATE, where
-they do keep them, has the same columns. The statement's text alone tells which it was (Annotate_rows). MySQL logs the
-row that went and the one that came.
+they do keep them, has the same columns. The statement's text alone tells which it was (Annotate_rows). That of an
+UPDATE has others in most cases: `_partial_updates`. MySQL logs the row that went and the one that came.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.table_events import table_maps_of
-from binlog_format.vendor import MARIADB_WHOLE_REPLACES_SINCE, Vendor
+from binlog_format.vendor import MARIADB_KEYED_REPLACES_SINCE, MARIADB_PARTIAL_REPLACES_SINCE, Vendor
 from binlog_format.views.events.view import StatementTexts, text_places, texts_at
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_format.block import Block
-    from binlog_format.kernels import Bytes, Indices, Int64s, Mask
+    from binlog_format.kernels import Bytes, Indices, Int32s, Int64s, Mask
     from binlog_format.rows.decoding import TableSchemas
 
 _BEFORE = r"(?is)^(?:\s|/\*[^!M].*?\*/|(?:-- |#)[^\n]*\n)*"
@@ -74,12 +74,16 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     """Statements that may be a REPLACE with rows that are not whole: one for each table and text of a group."""
     if block.vendor is not Vendor.MARIADB:
         return
-    merging, shortened = _partial_updates(block)
-    rows = np.sort(np.concatenate([merging, shortened, _partial_inserts_of_open_group(block)]))
-    if len(rows) == 0:
+    replacing, usual = _partial_updates(block)
+    inserts = _partial_inserts_of_open_group(block)
+    if len(replacing) + len(usual) + len(inserts) == 0:
         return
     events = block.events
     codes, texts = StatementTexts().of_rows(block)
+    usual = usual[_says_replace(texts, codes[usual])]
+    rows = np.sort(np.concatenate([replacing, usual, inserts]))
+    if len(rows) == 0:
+        return
     maps = table_maps_of(block, rows)
     # Of a group that comes in pieces, the first piece has the text, and is asked about its inserts too.
     is_told = (codes[rows] >= 0) | block.groups["begins"][events["group"][rows]]
@@ -89,8 +93,11 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     places = text_places(block)[:2]
     names = [texts_at(block.data, place[:, maps]) for place in places]
     texts = pc.if_else(codes[rows] >= 0, texts.take(np.maximum(codes[rows], 0)), "") if len(texts) else None
-    is_usual = ~np.isin(rows, merging)
-    may_replace = _may_replace(texts, (names[0], names[1]), _is_alone(block, maps, places), is_usual)
+    may_replace = np.isin(rows, usual)
+    if texts is None:
+        may_replace[:] = True
+    else:
+        may_replace |= _may_replace(texts, (names[0], names[1]), _is_alone(block, maps, places))
     for number in np.flatnonzero(may_replace).tolist():
         if schemas is not None and _lacks_generated_alone(block, int(rows[number]), int(maps[number]), schemas):
             continue
@@ -120,20 +127,24 @@ def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: Tabl
     return all(is_there[index] or column.generated for index, column in enumerate(columns))
 
 
-def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_alone: Mask, is_usual: Mask) -> Mask:
+def _says_replace(texts: pa.Array, codes: Int32s) -> Mask:
+    """True where a statement is a REPLACE by its text; *codes* are numbers of texts, and -1 where the log has none."""
+    says = np.append(np.asarray(pc.match_substring_regex(texts, _REPLACES), dtype=np.bool_), False)
+    found: Mask = says[codes]
+    return found
+
+
+def _may_replace(texts: pa.Array, tables: tuple[pa.Array, pa.Array], is_alone: Mask) -> Mask:
     """True where the statement that made a row event may have been a REPLACE.
 
     What a trigger or a function does has the text of the statement that called it, and servers let it change no table
     that this statement uses (error 1442): a statement that uses the table itself is what changed it.
 
     Args:
-        texts: Of the statements, empty where the log has none; None: it has none at all.
+        texts: Of the statements, empty where the log has none.
         tables: Names of their databases, and their own.
         is_alone: Those of whose name the group changes no table in another database.
-        is_usual: Those that many statements make: one that is not known to be a REPLACE made them as they are.
     """
-    if texts is None:
-        return ~is_usual
     keeps = np.zeros(len(texts), dtype=np.bool_)
     names = np.array([part.to_pylist() for part in tables])
     for database, table in np.unique(names, axis=1).T.tolist():
@@ -143,10 +154,10 @@ def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_a
         bare = rf"{_KEEPS_FIRST}(?:{_spelled(table)})\s*(?:[^\w$.\s]|\s[^.\s]|$)"
         keeps[of_table] = np.asarray(pc.match_substring_regex(own, qualified))
         keeps[of_table] |= np.asarray(pc.match_substring_regex(own, bare)) & is_alone[of_table]
-    others = np.flatnonzero(~keeps & ~is_usual & np.asarray(pc.match_substring_regex(texts, _KEEPS)))
+    others = np.flatnonzero(~keeps & np.asarray(pc.match_substring_regex(texts, _KEEPS)))
     for number in others.tolist():
         keeps[number] = _uses(texts[number].as_py(), TableName(*names[:, number].tolist()), bool(is_alone[number]))
-    return np.where(is_usual, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
+    return ~keeps
 
 
 def _is_alone(block: Block, maps: Indices, places: Int64s) -> Mask:
@@ -182,14 +193,22 @@ def _partial_updates(block: Block) -> tuple[Indices, Indices]:
     """Updates whose new image lacks columns.
 
     Returns:
-        Those that have all columns of the old image: of a REPLACE, and of what adds or updates. And those that do not:
-        of an UPDATE, and before 10.5 of a REPLACE too; none from a later server.
+        Those whose images have the columns that a REPLACE logs, and seldom an UPDATE. And all others: an UPDATE, or a
+        REPLACE that does not name all columns of the key.
     """
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)
-    is_shorter = (before & ~after != 0).any(axis=0)
-    replaces_whole = block.server_version is not None and block.server_version >= MARIADB_WHOLE_REPLACES_SINCE
-    return rows[~is_shorter & (after != _ALL).any(axis=0)], rows[:0] if replaces_whole else rows[is_shorter]
+    is_partial = (after != _ALL).any(axis=0)
+    from_whole = (before == _ALL).all(axis=0)
+    has_old_ones = (before & ~after == 0).all(axis=0)
+    version = block.server_version
+    if version is None:
+        is_replacing = has_old_ones | from_whole
+    elif version >= MARIADB_KEYED_REPLACES_SINCE:
+        is_replacing = has_old_ones
+    else:
+        is_replacing = from_whole if version >= MARIADB_PARTIAL_REPLACES_SINCE else np.zeros_like(from_whole)
+    return rows[is_partial & is_replacing], rows[is_partial & ~is_replacing]
 
 
 def _partial_inserts_of_open_group(block: Block) -> Indices:

@@ -170,15 +170,35 @@ def test_updates_are_told_by_their_bitmaps_whatever_their_width(data: st.DataObj
         whole = (1 << count) - 1
         before, after = (data.draw(st.integers(0, whole) | st.just(whole)) for _ in range(2))
         after = data.draw(st.sampled_from([after, after | before]))
-        lacks_old_ones = before & ~after != 0
-        if after != whole and (not lacks_old_ones or (version or 0) < 100500):
+        if after != whole:
             expected.append(len(events))
         # A text of its own for each, so that each is given.
         events += [row_event(UPDATE, count, before, after), encode_annotate_rows("REPLACE INTO item SELECT 1", FROM)]
     assert [row for row, _, _ in found(replace(group_of(*events), server_version=version))] == expected
 
 
-@pytest.mark.parametrize("text", ["UPDATE item SET a = 2", "DELETE FROM other", ""])
-def test_shortened_updates_of_old_servers_are_a_replace_where_the_text_says_so(text: str) -> None:
-    assert found(updated(text, after=0b010)) == []
-    assert len(found(updated("REPLACE INTO item (a) VALUES (2)", after=0b010))) == 1
+@pytest.mark.parametrize("version", [100108, 100219, 100500, 110809])
+@pytest.mark.parametrize("text", ["UPDATE item SET a = 2", "DELETE FROM other", "", None])
+def test_updates_with_images_of_an_update_are_a_replace_where_the_text_says_so(text: str | None, version: int) -> None:
+    assert found(replace(updated(text, after=0b010), server_version=version)) == []
+    replacing = updated("REPLACE INTO item (a) VALUES (2)", after=0b010)
+    assert len(found(replace(replacing, server_version=version))) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "may_replace"),
+    [
+        (100108, KEY_ALONE, False),
+        (100108, ALL, False),
+        (100219, KEY_ALONE, False),
+        (100219, ALL, True),
+        (100500, KEY_ALONE, True),
+        (100500, ALL, False),
+        (None, KEY_ALONE, True),
+        (None, ALL, True),
+    ],
+)
+def test_a_server_tells_by_the_old_image_what_may_be_a_replace(
+    version: int | None, before: int, may_replace: bool
+) -> None:
+    assert bool(found(replace(updated(None, KEY_AND_A, before), server_version=version))) is may_replace
