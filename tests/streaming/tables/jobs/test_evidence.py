@@ -80,6 +80,10 @@ def test_a_change_that_the_target_contradicts_writes_nothing(tmp_path: Path, sin
 IN_ONE_STEP: dict[str, tuple[Story, str]] = {
     "insert": (WRONG["insert"][0], r"an INSERT .* needs no row of key id = 2, .* an INSERT at .* left a row"),
     "deleted": (WRONG["deleted"][0], r"an UPDATE .* needs the row of key id = 3, .* a DELETE at .* left no row"),
+    "deleted again": (
+        lambda log: log.delete(ORDERS, (3, "c")),
+        r"a DELETE .* needs the row of key id = 3, .* a DELETE at .* left no row",
+    ),
     "key": (WRONG["key"][0], r"an UPDATE that sets this key .* no row of key id = 2, .* an INSERT at .* left a row"),
     "values": (
         lambda log: log.update(ORDERS, ((1, "another"), (1, "x"))),
@@ -126,6 +130,11 @@ RIGHT: dict[str, Story] = {
     "keys shifted": lambda log: log.update(ORDERS, ((2, "b"), (3, "b")), ((1, "a"), (2, "a"))),
     "made again": made_again,
     "emptied": emptied,
+    # As MySQL logs what a foreign key and the statement itself delete or change.
+    "deleted twice by a statement": lambda log: log.delete(ORDERS, (1, "a"), (1, "a")),
+    "deleted as it was": lambda log: log.transaction(
+        (ORDERS, "update", [((1, "a"), (1, None))]), (ORDERS, "delete", [(1, "a")])
+    ),
 }
 
 
