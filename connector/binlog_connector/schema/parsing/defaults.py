@@ -36,7 +36,9 @@ _SECOND = timedelta(seconds=1)
 _NOW = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 _NO_TEXT = re.compile("[\ufffd\ud800-\udfff]")
 _LOCAL = frozenset({"LOCALTIME", "LOCALTIMESTAMP"})
+_TODAY = frozenset({"CURRENT_DATE", "CURDATE"})
 _WHOLE_NOW = DeclaredDefault(DefaultKind.UNKNOWN, "CURRENT_TIMESTAMP without the fraction that the column has")
+_DATE_OF_NOW = DeclaredDefault(DefaultKind.UNKNOWN, "CURRENT_DATE for another type")
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 
 
@@ -54,7 +56,7 @@ def held_time(default: DeclaredDefault, type_name: str, digits: int, session: St
 
     Live on MariaDB 10.11 and MySQL 9.7: the column holds what it would if the text were stored in it.
     """
-    if default is _WHOLE_NOW and not digits:
+    if (default is _WHOLE_NOW and not digits) or (default is _DATE_OF_NOW and type_name == "date"):
         return DeclaredDefault(DefaultKind.NOW, "0")
     is_time = type_name == "time"
     match = (_TIME if is_time else _MOMENT).fullmatch(default.text.strip())
@@ -109,6 +111,8 @@ def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
         now = _now(reader)
         is_whole = word in _LOCAL and session.localtime_is_whole and now == DeclaredDefault(DefaultKind.NOW, "0")
         return _WHOLE_NOW if is_whole else now
+    if word in _TODAY and (not reader.at_symbol("(") or not reader.group()):
+        return _DATE_OF_NOW
     if word in _TYPED and following is TokenKind.STRING:
         return _typed(word, _texts(reader))
     if word.startswith("_") and following is TokenKind.STRING:

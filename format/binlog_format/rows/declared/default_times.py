@@ -82,7 +82,8 @@ def _declared_time(
     if column.type in TIME_TYPES:
         return _time(default, fraction_digits(column), decoding.time_type)
     if default.kind is DefaultKind.NOW:
-        return _now(column, default, moment)
+        micros = _now(column, default, moment)
+        return (_EPOCH + datetime.timedelta(microseconds=micros)).date() if column.type in DATE_TYPES else micros
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER):
         raise UnknownDefaultError("bytes for a date")
     pattern = _DATE if default.kind is DefaultKind.TEXT and "-" in default.text else _NUMBER_DATE
@@ -144,7 +145,7 @@ def _micros(match: re.Match[str]) -> int | None:
 
 
 def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int:
-    if column.type in DATE_TYPES or moment is None:
+    if moment is None:
         raise UnknownDefaultError("CURRENT_TIMESTAMP")
     held = fraction_digits(column)
     digits = min(int(default.text or 0), held) or held  # NOW() has as many as the column
