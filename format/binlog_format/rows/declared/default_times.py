@@ -82,8 +82,8 @@ def _declared_time(
     if column.type in TIME_TYPES:
         return _time(default, fraction_digits(column), decoding.time_type)
     if default.kind is DefaultKind.NOW:
-        micros = _now(column, default, moment)
-        return (_EPOCH + datetime.timedelta(microseconds=micros)).date() if column.type in DATE_TYPES else micros
+        now = _now(column, default, moment)
+        return (_EPOCH + datetime.timedelta(microseconds=now)).date() if column.type in DATE_TYPES else now
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER):
         raise UnknownDefaultError("bytes for a date")
     pattern = _DATE if default.kind is DefaultKind.TEXT and "-" in default.text else _NUMBER_DATE
