@@ -42,7 +42,8 @@ class ForeignKey:
         on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
         on_update: The same, when the parent's columns change.
         inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
-        engine_stated: The statement that made it names an engine that has foreign keys.
+        engine_stated: The statement that made it names an engine that has foreign keys, and no other can be taken.
+        engine_doubted: A statement names one that has none for the child, and the server may have taken another one.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ForeignKey:
     on_update: str = ""
     inline: bool = False
     engine_stated: bool = False
+    engine_doubted: bool = False
 
     @property
     def cascades(self) -> bool:
@@ -111,6 +113,34 @@ def _action(reader: TokenReader) -> str:
     return ""
 
 
+class _Engine(NamedTuple):
+    """Engine that a statement names for its table.
+
+    Attributes:
+        name: In lower case; None: it names none.
+        may_differ: The server may have taken another one.
+    """
+
+    name: str | None
+    may_differ: bool
+
+    @classmethod
+    def of(cls, operation: CreateTable | AlterTable) -> _Engine:
+        """The one that a statement names."""
+        engine = operation.options.engine if isinstance(operation, CreateTable) else operation.engine
+        return cls(engine, operation.engine_may_differ)
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the table has the engine that is named."""
+        return self.name is not None and not self.may_differ
+
+    @property
+    def ignores_keys(self) -> bool:
+        """True if an engine is named that has no foreign keys."""
+        return self.name is not None and self.name not in _WITH_FOREIGN_KEYS
+
+
 class _Child(msgspec.Struct, frozen=True):
     """A child table and its keys, as they are stored."""
 
@@ -165,7 +195,7 @@ class ForeignKeys:
             case CreateTable():
                 child = self._name(operation.name)
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
-                self._put(child, known or self._numbered(child, (), operation.foreign_keys, operation.options.engine))
+                self._put(child, known or self._extended(child, (), operation.foreign_keys, _Engine.of(operation)))
             case AlterTable():
                 self._alter(operation)
             case RenameTables():
@@ -236,18 +266,18 @@ class ForeignKeys:
         else:
             self.keys.pop(child, None)
 
-    def _numbered(
-        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey], engine: str | None
+    def _extended(
+        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey], engine: _Engine
     ) -> tuple[ForeignKey, ...]:
         """*known* and *new* ones, which get names as the server gives them; none if it passes over them."""
-        if engine is not None and engine not in _WITH_FOREIGN_KEYS:
+        if engine.ignores_keys and not engine.may_differ:
             return ()
         keys = list(known)
         for key in new:
             number = 1 + max((_number(child, earlier.name) for earlier in keys), default=0)
             name = key.name or f"{child.table}{_GENERATED}{number}"
-            keys.append(replace(key, name=name, parent=self._name(key.parent), engine_stated=engine is not None))
-        return tuple(keys)
+            keys.append(replace(key, name=name, parent=self._name(key.parent), engine_stated=engine.is_sure))
+        return tuple(replace(key, engine_doubted=True) for key in keys) if engine.ignores_keys else tuple(keys)
 
     def _alter(self, alter: AlterTable) -> None:
         child = self._name(alter.name)
@@ -265,7 +295,7 @@ class ForeignKeys:
         if names:
             self._rename_columns(child, names)
             kept = [replace(key, columns=_renamed(key.columns, names)) for key in kept]
-        self._put(child, self._numbered(child, tuple(kept), alter.new_foreign_keys, alter.engine))
+        self._put(child, self._extended(child, tuple(kept), alter.new_foreign_keys, _Engine.of(alter)))
         if alter.new_name is not None:
             self._rename(child, self._name(alter.new_name))
 

@@ -67,7 +67,12 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE; `or_replace`: a table of that name is dropped before."""
+    """CREATE TABLE.
+
+    Attributes:
+        or_replace: A table of that name is dropped before.
+        engine_may_differ: The table may have another engine than the one that is stated.
+    """
 
     name: TableName
     columns: tuple[ParsedColumn, ...]
@@ -77,6 +82,7 @@ class CreateTable:
     foreign_keys: tuple[ForeignKey, ...] = ()
     period: Period | None = None
     or_replace: bool = False
+    engine_may_differ: bool = False
 
     @property
     def names(self) -> tuple[TableName, ...]:
@@ -151,6 +157,7 @@ class AlterTable:
         moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
         period: ADD PERIOD FOR, of application time.
         drops_period: DROP PERIOD FOR, of application time.
+        engine_may_differ: The table may get, or keep, another engine than the one that is stated.
         ignores: ALTER IGNORE: values that do not fit are made to, whatever the session's sql_mode is.
     """
 
@@ -179,6 +186,7 @@ class AlterTable:
     moves_rows: str = ""
     period: Period | None = None
     drops_period: bool = False
+    engine_may_differ: bool = False
     ignores: bool = False
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable, DropDatabase, NotParsed, SetDatabaseCharset
 from binlog_connector.schema.parsing.row_statements import ddl_operations
+from binlog_connector.schema.parsing.session import MODE_NO_ENGINE_SUBSTITUTION
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
@@ -71,6 +72,7 @@ def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
         mark["event_no"],
         text,
         database=mark["database"],
+        sql_mode=MODE_NO_ENGINE_SUBSTITUTION,  # the engine is the table's
         server_charset=detail.get(DATABASE_CHARSET),
         vendor=Vendor(mark["vendor"]),
         commit_time=mark["commit_time"],
@@ -99,6 +101,7 @@ def definition_of_server(name: TableName, text: str, position: Position, vendor:
         0,
         text,
         database=name.database,
+        sql_mode=MODE_NO_ENGINE_SUBSTITUTION,
         vendor=vendor,
         time_zone=TIME_ZONE,
         explicit_timestamps=True,

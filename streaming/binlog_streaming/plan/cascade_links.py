@@ -100,10 +100,16 @@ class Appliance:
             return "it is in a column's own words, and the servers of this log differ in what they make of that"
         if key.parent != root.table and not self.is_applied(key.parent):
             return f"it comes through {key.parent}, for which it is not done"
+        if key.engine_doubted:
+            return (
+                f"a statement names an engine without foreign keys for {cascade.child}, and its sql_mode, without "
+                "NO_ENGINE_SUBSTITUTION, lets the server take another one"
+            )
         if root.outside and not key.engine_stated:
             return (
                 f"{root.table} was changed outside of a transaction, and the statement that made the foreign key names "
-                "no engine: an engine without transactions passes over foreign keys"
+                "no engine, or its sql_mode lacks NO_ENGINE_SUBSTITUTION: an engine without transactions passes over "
+                "foreign keys"
             )
         return ""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from binlog_connector.schema.catalog import Catalog, parse_dump
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import StatementSession
+from binlog_connector.schema.parsing.session import MODE_NO_ENGINE_SUBSTITUTION, StatementSession
 from binlog_format.log_format import LogFile
+from binlog_format.vendor import Vendor
 from tests.connector.schema.test_ddl import after, columns
 
 P, C = TableName("shop", "p"), TableName("shop", "c")
@@ -118,6 +121,42 @@ def test_keys_are_known_through_every_statement(statement: str, left: list[str])
 )
 def test_engine_without_foreign_keys_passes_over_them(option: str, count: int) -> None:
     assert len(keys(f"CREATE TABLE c (a INT, FOREIGN KEY (a) REFERENCES p (id)) {option}")) == count
+
+
+UNSURE = StatementSession("shop", vendor=Vendor.MARIADB)
+SURE = replace(UNSURE, sql_mode=MODE_NO_ENGINE_SUBSTITUTION)
+
+
+@pytest.mark.parametrize(
+    ("session", "engine", "stated_and_doubted"),
+    [
+        (SURE, "InnoDB", (True, False)),
+        (UNSURE, "InnoDB", (False, False)),
+        (UNSURE, "TokuDB", (False, True)),
+        (SURE, "TokuDB", None),
+    ],
+)
+def test_server_may_take_another_engine_unless_the_mode_forbids_it(
+    session: StatementSession, engine: str, stated_and_doubted: tuple[bool, bool] | None
+) -> None:
+    create = f"CREATE TABLE c (a INT, FOREIGN KEY (a) REFERENCES p (id)) ENGINE={engine}"
+    found = after(create, session=session).foreign_keys
+    told = [(key.engine_stated, key.engine_doubted) for key in found.keys.get(C, ())]
+    assert told == ([] if stated_and_doubted is None else [stated_and_doubted])
+    assert ForeignKeys.from_json(found.to_json()) == found
+
+
+def test_altered_engine_leaves_a_key_in_doubt_until_its_table_is_made_anew() -> None:
+    moved = after(*TABLES, "ALTER TABLE c ENGINE=TokuDB", "ALTER TABLE c ENGINE=InnoDB", session=UNSURE)
+    assert [key.engine_doubted for key in moved.foreign_keys.keys[C]] == [True]
+    again = after(*TABLES, "ALTER TABLE c ENGINE=TokuDB", "DROP TABLE c", *TABLES, session=UNSURE)
+    assert [key.engine_doubted for key in again.foreign_keys.keys[C]] == [False]
+
+
+def test_keys_that_were_stored_without_doubts_are_read() -> None:
+    key = '{"name":"fk","columns":["p"],"parent":["shop","p"],"parent_columns":["id"],"engine_stated":true}'
+    (known,) = ForeignKeys.from_json(f'[{{"child":["shop","c"],"keys":[{key}]}}]').keys[C]
+    assert known == ForeignKey("fk", ("p",), P, ("id",), engine_stated=True)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,8 @@ def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
     if temporary:
         return _create_temporary(reader, session)
     if reader.accept("TABLE"):
-        return [replace(parse_create_table(reader, session), or_replace=or_replace)]
+        create = parse_create_table(reader, session)
+        return [replace(create, or_replace=or_replace, engine_may_differ=session.engine_may_differ)]
     if reader.accept("SEQUENCE"):
         sequence = replace(_create_sequence(reader, session), or_replace=or_replace)
         # The one row of a sequence comes, and changes, without a row event.
@@ -243,7 +244,7 @@ def _alter(reader: TokenReader, session: StatementSession) -> list[Operation]:
         return [CreateView(table_name(reader, session))] if reader.accept("VIEW") else []
     if reader.accept("TABLE"):
         alter = parse_alter_table(reader, session)
-        alter = replace(alter, ignores=ignore)
+        alter = replace(alter, ignores=ignore, engine_may_differ=session.engine_may_differ)
         if ignore and any(key.unique for key in alter.new_keys):
             alter = replace(alter, moves_rows="ALTER IGNORE TABLE removes rows that a new key does not admit")
         return [alter]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 # Bits of sql_mode: MySQL sql/system_variables.h and MariaDB sql/sql_class.h, MODE_*.
+MODE_NO_ENGINE_SUBSTITUTION = 1 << 30
 _TIME_TRUNCATE_FRACTIONAL = 1 << 32
 _TIME_ROUND_FRACTIONAL = 1 << 34
 _EMPTY_STRING_IS_NULL = 1 << 32
@@ -65,6 +66,14 @@ class StatementSession:
     def cuts_fractions(self) -> bool | None:
         """True if fractional digits that a column lacks are truncated, not rounded; None: unknown."""
         return None if self.vendor is None else cuts_fractions(self.vendor, self.sql_mode)
+
+    @property
+    def engine_may_differ(self) -> bool:
+        """True if a table may get another engine than the statement names: one that the server lacks, or must not use.
+
+        With NO_ENGINE_SUBSTITUTION the statement fails. A dump has the engines that the tables have.
+        """
+        return self.vendor is not None and not self.sql_mode & MODE_NO_ENGINE_SUBSTITUTION
 
     @property
     def utf8_may_be_whole(self) -> bool:
