@@ -78,6 +78,9 @@ MARIADB_WHOLE_LOCALTIME_SINCE = 11_05_00
 CONVERSIONS_DONE_SINCE: dict[Vendor, int] = {Vendor.MARIADB: 10_02_00, Vendor.MYSQL: 5_07_00}
 """CONVERT TO CHARACTER SET sets the default of a table. Seen on MariaDB 10.2.11 and MySQL 5.7.22; 10.1.8 and 5.6.24 do
 nothing where no column changes, if nothing else is in the statement."""
+LIKE_NAMES_ENGINE_SINCE: dict[Vendor, int] = {Vendor.MARIADB: 10_02_11, Vendor.MYSQL: 5_07_22}
+"""CREATE TABLE ... LIKE a temporary table is logged with the engine. Seen on these; not on MariaDB 10.1.8 and MySQL
+5.6.24."""
 MARIADB_COLLATE_DEFAULT_SINCE = 10_09_00
 """COLLATE DEFAULT of a table is a collation of the character set that it has. Seen on 10.11.5; 10.2.11, as MySQL up to
 5.7, takes the database's character set."""

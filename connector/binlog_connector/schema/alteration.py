@@ -165,7 +165,7 @@ class Defaults:
 
 def created(create: CreateTable, defaults: Defaults) -> TableDefinition:
     """The table that CREATE TABLE makes; its columns are unknown where they come from a query."""
-    charset = create.options.charset or defaults.charset
+    charset = None if create.options.charset_left_out else create.options.charset or defaults.charset
     partitioning, engine = create.options.partitioning, create.options.engine
     if create.options.selects:
         return TableDefinition(create.name, None, charset=charset, partitioning=partitioning, engine=engine)

@@ -67,7 +67,7 @@ class KnownOptions:
         options, like = create.options, create.options.like
         if like is not None:
             options = replace(options, engine=self._engines.get(like), charset=self._charsets.get(like))
-        elif options.charset is None:
+        elif options.charset is None and not options.charset_left_out:
             options = replace(options, charset=self._databases.get(create.name.database))
         return replace(create, options=options)
 

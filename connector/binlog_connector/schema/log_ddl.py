@@ -14,6 +14,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
+from binlog_connector.schema.parsing.server_texts import is_server_text
 from binlog_connector.schema.parsing.session import SET, UTF8MB4, StatementSession, decode_statement, first_word
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import GTID_FLAG_STANDALONE, EventType
@@ -98,6 +99,7 @@ class DdlStatement:
             FORMAT_DESCRIPTION: no statement, the server started here.
         may_be_undone: Its own transaction takes some of its changes back, or goes on after the block.
         error_code: That it ended with on the server; 0: it did all that it says.
+        fills_table: Its event group has the rows of CREATE TABLE ... SELECT, and the server wrote *text* (MariaDB).
         rows: Of a statement that changes rows and is not DDL, what `row_statements` read, where *text* may be its
             beginning alone; None: *text* is whole.
     """
@@ -121,6 +123,7 @@ class DdlStatement:
     may_be_undone: bool = False
     error_code: int = 0
     server_version: int | None = None
+    fills_table: bool = False
     rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
@@ -134,6 +137,7 @@ class DdlStatement:
             self.time_zone,
             self.explicit_timestamps,
             self.server_version,
+            self.fills_table,
         )
 
     @property
@@ -263,16 +267,20 @@ def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> 
 def _charset(block: Block, event: np.void, text: bytes, client_charset: str | None) -> str | None:
     """Character set of a statement's text.
 
-    A server writes CREATE TABLE ... SELECT anew, with the columns that it found, as UTF-8 whatever the client sends,
-    and the event has the client's character set all the same. MariaDB logs it in a group with the rows, MySQL 8.0.21
-    and later with two words at its end.
+    A server writes CREATE TABLE ... SELECT and LIKE a temporary table anew, with the columns that it found, as UTF-8
+    whatever the client sends, and the event has the client's character set all the same. Of the first, MariaDB logs it
+    in a group with the rows, MySQL 8.0.21 and later with two words at its end.
     """
-    if not text.startswith(b"CREATE"):
+    if not text.startswith(b"CREATE") or text.isascii():
         return client_charset
+    is_written_anew = _fills_table(block, event, text) or text.endswith(b" START TRANSACTION") or is_server_text(text)
+    return UTF8MB4 if is_written_anew else client_charset
+
+
+def _fills_table(block: Block, event: np.void, text: bytes) -> bool:
     group = block.groups[int(event["group"])]
     is_in_group = bool(group["has_gtid"]) and not int(group["gtid_flags"]) & GTID_FLAG_STANDALONE
-    is_written_anew = is_in_group if block.vendor is Vendor.MARIADB else text.endswith(b" START TRANSACTION")
-    return UTF8MB4 if is_written_anew else client_charset
+    return block.vendor is Vendor.MARIADB and is_in_group and text.startswith(b"CREATE")
 
 
 def _statement(block: Block, event: np.void, text: str, query: QueryEvent, status: QueryStatus) -> DdlStatement:
@@ -296,6 +304,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         int(event["type"]),
         error_code=query.error_code,
         server_version=block.server_version,
+        fills_table=_fills_table(block, event, query.text),
     )
 
 

@@ -54,6 +54,7 @@ class TableOptions:
         like: The columns of this table.
         engine: ENGINE, in lower case, or that of sequences; None: the server's default.
         union: UNION: tables whose rows a MERGE table shows, and changes.
+        charset_left_out: *charset* is any: the server wrote the statement anew, without it.
     """
 
     charset: str | None = None
@@ -63,6 +64,7 @@ class TableOptions:
     partitioning: Partitioning | None = None
     engine: str | None = None
     union: tuple[TableName, ...] = ()
+    charset_left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

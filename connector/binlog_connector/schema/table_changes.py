@@ -308,6 +308,9 @@ def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -
     bare = TableCreated(create.name, None, (), create.if_not_exists, create.options.like)
     if create.options.like is not None or create.options.selects or not create.columns:
         return bare
+    if create.options.charset_left_out:
+        # Its texts are texts in any character set: the server writes BLOB for those that are bytes.
+        create = replace(create, options=replace(create.options, charset=UTF8MB4, charset_left_out=False))
     table = created(create, Defaults(statement.vendor, statement.server_charset or UTF8MB4))
     try:
         facts = _facts(table.columns or (), _About(create.name, statement.vendor, decoding))

@@ -59,6 +59,7 @@ STATEMENT_TYPE = pa.struct(
         ("may_be_undone", pa.bool_()),  # its transaction takes some of its changes back
         ("error_code", pa.int32()),  # that it ended with on the server; 0: none
         ("server_version", pa.int32()),  # as comments of statements have it: 100119; null: not known
+        ("fills_table", pa.bool_()),  # of CREATE TABLE ... SELECT, which the server wrote anew: its rows come with it
         ("rows", ROW_STATEMENT_TYPE),  # of a statement that changes rows; `text` is then its beginning
     ]
 )

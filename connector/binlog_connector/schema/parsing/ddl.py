@@ -13,6 +13,7 @@ from binlog_connector.schema.operations import (
     ChangeRows,
     CreateFunction,
     CreateSequence,
+    CreateTable,
     CreateTemporaryTable,
     CreateTrigger,
     CreateView,
@@ -31,6 +32,7 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
+from binlog_connector.schema.parsing.server_texts import leaves_charset_out
 from binlog_connector.schema.parsing.session import reading_sessions, session_lexer, skip_settings, table_name
 from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
 from binlog_format.events.query import contains_password, is_account_statement
@@ -115,9 +117,15 @@ def _read(text: str, session: StatementSession) -> list[Operation] | NotParsed:
     try:
         reader = TokenReader(lexer.tokens())
         skip_settings(reader)
-        return _operations(reader, session)
+        return [_with_charset(operation, text, session) for operation in _operations(reader, session)]
     except DdlSyntaxError as error:
         return [] if is_account_statement(text) else _not_parsed(text, error, session)
+
+
+def _with_charset(operation: Operation, text: str, session: StatementSession) -> Operation:
+    if isinstance(operation, CreateTable) and leaves_charset_out(operation, text, session):
+        return replace(operation, options=replace(operation.options, charset_left_out=True))
+    return operation
 
 
 def _operations(reader: TokenReader, session: StatementSession) -> list[Operation]:

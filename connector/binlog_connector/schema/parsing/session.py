@@ -52,6 +52,7 @@ class StatementSession:
         time_zone: In which it reads times; None: not known.
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: not known.
         server_version: As comments of statements have it (100119); None: not known.
+        fills_table: See `DdlStatement`.
     """
 
     database: str = ""
@@ -61,6 +62,7 @@ class StatementSession:
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
     server_version: int | None = None
+    fills_table: bool = False
 
     @property
     def cuts_fractions(self) -> bool | None:

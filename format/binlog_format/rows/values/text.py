@@ -84,9 +84,11 @@ def text_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataTy
     """`string` or, for the character set `binary`, `binary`."""
     charset = layout.columns[index].charset
     if charset is None:
-        # What declares the column leaves this to the database: it may be older than the log.
+        # What declares the column leaves this to the table or the database, which may be older than the log; that of
+        # CREATE TABLE ... LIKE a temporary table is in no log.
         is_declared = layout.columns[index].declared is not None
-        why = f", which is that of the database {layout.database}: its definition is not known" if is_declared else ""
+        of_database = f", which is that of the database {layout.database}: its definition is not known"
+        why = f"{of_database}, or the table was made LIKE a temporary one" if is_declared else ""
         raise no_metadata(layout, index, f"its character set{why}")
     if charset == BINARY:
         return pa.binary()

@@ -1,0 +1,90 @@
+"""CREATE TABLE that a server wrote anew: its texts are UTF-8, and the table's character set is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
+from binlog_connector.schema.parsing.server_texts import is_server_text
+from binlog_connector.schema.parsing.session import StatementSession
+from binlog_format.vendor import Vendor
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
+from tests.connector.schema.blocks import block_of
+from tests.connector.schema.test_ddl import after, table
+
+# As MariaDB 10.11.19, MySQL 5.7.22 and MySQL 5.6.24 log CREATE TABLE t LIKE a temporary table.
+MARIADB = (
+    "CREATE TABLE `t` (\n  `id` int(11) NOT NULL AUTO_INCREMENT,\n  `a` varchar(9) DEFAULT 'it''s',\n"
+    "  `b` text DEFAULT NULL,\n  `e` enum('a','b') CHARACTER SET latin1 COLLATE latin1_swedish_ci DEFAULT NULL,\n"
+    "  PRIMARY KEY (`id`),\n  KEY `k` (`a`)\n) ENGINE=InnoDB COMMENT='hello'"
+)
+MYSQL = "CREATE TABLE `t` (\n  `id` int(11) DEFAULT NULL,\n  `b` text\n) ENGINE=MyISAM ROW_FORMAT=DYNAMIC"
+OLD_MYSQL = "CREATE TABLE IF NOT EXISTS `t` (\n  `id` int(11) DEFAULT NULL,\n  `b` text\n)"
+ANSI = 'CREATE TABLE "t" (\n  "id" int(11) DEFAULT NULL,\n  "b" text DEFAULT NULL\n) ENGINE=MyISAM'
+BARE = "CREATE TABLE t (\n  `id` int(11) DEFAULT NULL,\n  b text DEFAULT NULL\n) ENGINE=InnoDB"
+IN_MARIADB = StatementSession("shop", vendor=Vendor.MARIADB, server_version=10_11_19)
+IN_MYSQL = StatementSession("shop", vendor=Vendor.MYSQL, server_version=5_07_22)
+IN_OLD_MYSQL = StatementSession("shop", vendor=Vendor.MYSQL, server_version=5_06_24)
+IN_ANSI = StatementSession("shop", MODE_ANSI_QUOTES, vendor=Vendor.MARIADB, server_version=10_11_19)
+
+
+def charsets(text: str, session: StatementSession) -> list[str | None]:
+    catalog = after("ALTER DATABASE CHARACTER SET latin2", text, "ALTER TABLE t ADD z TEXT", session=session)
+    return [column.charset for column in table(catalog).columns or () if column.name in ("b", "e", "z")]
+
+
+@pytest.mark.parametrize(
+    ("text", "session", "expected"),
+    [
+        (MARIADB, IN_MARIADB, [None, "latin1", None]),
+        (MYSQL, IN_MYSQL, [None, None]),
+        (OLD_MYSQL, IN_OLD_MYSQL, [None, None]),
+        (ANSI, IN_ANSI, [None, None]),
+        (BARE, IN_MARIADB, [None, None]),
+    ],
+)
+def test_table_like_a_temporary_one_may_have_any_charset(
+    text: str, session: StatementSession, expected: list[str | None]
+) -> None:
+    assert charsets(text, session) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "session"),
+    [
+        (OLD_MYSQL, IN_MYSQL),  # CREATE TABLE ... SELECT
+        (MYSQL, StatementSession("shop", vendor=Vendor.MARIADB, server_version=10_11_19, fills_table=True)),
+        (MYSQL, StatementSession("shop")),  # of a dump
+        ("CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `b` text\n) ENGINE=InnoDB", IN_MYSQL),
+        ("CREATE TABLE `t` (\n  `id` int(11),\n  `b` text\n) ENGINE=InnoDB", IN_MARIADB),
+        ("CREATE TABLE `t` (\n  `id` int(11) NOT NULL PRIMARY KEY,\n  `b` text\n) ENGINE=InnoDB", IN_MARIADB),
+        ("CREATE TABLE t (\n\tid int(11) NOT NULL,\n\tb text\n) ENGINE=InnoDB", IN_MARIADB),
+        ("CREATE TABLE t (id INT(11) NOT NULL, b TEXT) ENGINE=InnoDB", IN_MARIADB),
+    ],
+)
+def test_other_tables_have_that_of_their_database(text: str, session: StatementSession) -> None:
+    assert charsets(text, session) == ["latin2", "latin2"]
+
+
+def test_stated_charset_is_that_of_the_table() -> None:
+    assert charsets(f"{MYSQL} DEFAULT CHARSET=cp1251", IN_MYSQL) == ["cp1251", "cp1251"]
+
+
+LATIN1 = 8
+"""latin1_swedish_ci."""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(MARIADB.replace("'a'", "'é'"), "'é'"), ("CREATE TABLE `t` (e ENUM('é'))", "'Ã©'")],
+)
+def test_text_of_the_server_is_utf8_whatever_the_client_has(text: str, expected: str) -> None:
+    event = encode_query(text, Origin(17, 3), QueryContext(database="shop", collation_id=LATIN1))
+    (statement,) = ddl_statements(block_of(event))
+    assert expected in statement.text
+
+
+def test_text_that_is_not_utf8_is_not_of_the_server() -> None:
+    assert is_server_text(MARIADB.replace("'a'", "'é'").encode())
+    assert not is_server_text(MARIADB.replace("'a'", "'é'").encode("latin-1"))
