@@ -34,7 +34,7 @@ class Alterations:
             self._change_default: 2,
             self._change_key: 2,
             self._several: 2,
-            self._charset: 2,
+            self._charset: 1,
             self._generated: 1,
             self._truncate: 1,
             self._rename: 2,
@@ -146,12 +146,7 @@ class Alterations:
     def _charset(self) -> None:
         name, table = self._life.some_table()
         charset = self._chance.choice(("utf8mb4", "latin1", "utf16", "utf8mb3", "latin2", "ascii"))
-        if self._chance.random() < 0.5:
-            self._alter(name, table, f"CONVERT TO CHARACTER SET {charset}", "CONVERT TO CHARACTER SET")
-        else:
-            # Of new columns, and of those that are declared again.
-            charset = self._chance.choice((charset, "binary"))
-            self._alter(name, table, f"DEFAULT CHARACTER SET {charset}", "DEFAULT CHARACTER SET")
+        self._alter(name, table, f"CONVERT TO CHARACTER SET {charset}", "CONVERT TO CHARACTER SET")
 
     # --- keys and partitions -------------------------------------------------------------------------------------
 
