@@ -100,6 +100,8 @@ class DdlStatement:
         may_be_undone: Its own transaction takes some of its changes back, or goes on after the block.
         error_code: That it ended with on the server; 0: it did all that it says.
         fills_table: Its event group has the rows of CREATE TABLE ... SELECT, and the server wrote *text* (MariaDB).
+        other_text: The same bytes read as UTF-8, where the client has another character set, and they can be read so: a
+            text that was prepared before the client changed it is; None: they cannot.
         rows: Of a statement that changes rows and is not DDL, what `row_statements` read, where *text* may be its
             beginning alone; None: *text* is whole.
     """
@@ -124,6 +126,7 @@ class DdlStatement:
     error_code: int = 0
     server_version: int | None = None
     fills_table: bool = False
+    other_text: str | None = None
     rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
@@ -138,6 +141,7 @@ class DdlStatement:
             self.explicit_timestamps,
             self.server_version,
             self.fills_table,
+            self.other_text,
         )
 
     @property
@@ -277,6 +281,16 @@ def _charset(block: Block, event: np.void, text: bytes, client_charset: str | No
     return UTF8MB4 if is_written_anew else client_charset
 
 
+def _other_text(content: bytes, text: str) -> str | None:
+    if content.isascii():
+        return None
+    try:
+        other = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if other == text else other
+
+
 def _fills_table(block: Block, event: np.void, text: bytes) -> bool:
     group = block.groups[int(event["group"])]
     is_in_group = bool(group["has_gtid"]) and not int(group["gtid_flags"]) & GTID_FLAG_STANDALONE
@@ -305,6 +319,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         error_code=query.error_code,
         server_version=block.server_version,
         fills_table=_fills_table(block, event, query.text),
+        other_text=_other_text(query.text, text),
     )
 
 

@@ -103,6 +103,10 @@ def parse_ddl(text: str, session: StatementSession) -> list[Operation]:
 @functools.lru_cache(maxsize=KEPT_MAX)
 def _parsed(text: str, session: StatementSession) -> tuple[Operation, ...]:
     readings = [_read(text, reading_session) for reading_session in reading_sessions(text, session)]
+    if session.other_text is not None:
+        other = _read(session.other_text, session)
+        if _without_comments(other) != _without_comments(readings[0]):
+            return (_of_two_texts(text, session.other_text, session),)
     understood = [reading for reading in readings if not isinstance(reading, NotParsed)]
     if not understood:
         return tuple(reading for reading in readings[:1] if isinstance(reading, NotParsed))
@@ -110,6 +114,28 @@ def _parsed(text: str, session: StatementSession) -> tuple[Operation, ...]:
         error = DdlSyntaxError("what the quotes mean depends on an sql_mode that the log does not record", 0)
         return (_not_parsed(text, error, session),)
     return tuple(understood[0])
+
+
+def _without_comments(reading: list[Operation] | NotParsed) -> list[Operation]:
+    """Operations of a reading, comments of columns left out; none where it is not understood."""
+    found: list[Operation] = []
+    for operation in [] if isinstance(reading, NotParsed) else reading:
+        match operation:
+            case CreateTable():
+                columns = tuple(replace(column, comment="") for column in operation.columns)
+                found.append(replace(operation, columns=columns))
+            case AlterTable():
+                changes = (replace(change, column=replace(change.column, comment="")) for change in operation.changes)
+                found.append(replace(operation, changes=tuple(changes)))
+            case _:
+                found.append(operation)
+    return found
+
+
+def _of_two_texts(text: str, other: str, session: StatementSession) -> NotParsed:
+    reason = "its letters may be UTF-8, too: the log does not record the character set that a text was prepared in"
+    readings = [_not_parsed(one, DdlSyntaxError(reason, 0), session) for one in (text, other)]
+    return NotParsed(tuple(dict.fromkeys(name for one in readings for name in one.names)), readings[0].reason)
 
 
 def _read(text: str, session: StatementSession) -> list[Operation] | NotParsed:

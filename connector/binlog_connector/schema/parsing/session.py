@@ -53,6 +53,7 @@ class StatementSession:
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: not known.
         server_version: As comments of statements have it (100119); None: not known.
         fills_table: See `DdlStatement`.
+        other_text: See `DdlStatement`.
     """
 
     database: str = ""
@@ -63,6 +64,7 @@ class StatementSession:
     explicit_timestamps: bool | None = None
     server_version: int | None = None
     fills_table: bool = False
+    other_text: str | None = None
 
     @property
     def cuts_fractions(self) -> bool | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_connector.schema.operations import AlterTable, NotParsed
 from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
+from binlog_connector.schema.parsing.row_statements import ddl_operations
 from binlog_connector.schema.parsing.server_texts import is_server_text
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
@@ -88,3 +90,30 @@ def test_text_of_the_server_is_utf8_whatever_the_client_has(text: str, expected:
 def test_text_that_is_not_utf8_is_not_of_the_server() -> None:
     assert is_server_text(MARIADB.replace("'a'", "'é'").encode())
     assert not is_server_text(MARIADB.replace("'a'", "'é'").encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_clear"),
+    [
+        ("ALTER TABLE t ADD f VARCHAR(9) DEFAULT 'é'", False),
+        ("ALTER TABLE t ADD e ENUM('é')", False),
+        ("ALTER TABLE t ADD `é` INT", False),
+        ("ALTER TABLE t ADD f INT COMMENT 'é'", True),
+        ("ALTER TABLE t ADD f INT /* é */", True),
+    ],
+)
+def test_letters_that_can_be_read_two_ways_are_named_where_they_matter(text: str, is_clear: bool) -> None:
+    event = encode_query(text, Origin(17, 3), QueryContext(database="shop", collation_id=LATIN1))
+    (statement,) = ddl_statements(block_of(event))
+    assert statement.other_text == text
+    (operation,) = ddl_operations(statement)
+    assert isinstance(operation, AlterTable if is_clear else NotParsed)
+    assert str(operation.name if isinstance(operation, AlterTable) else operation.names[0]) == "shop.t"
+
+
+def test_name_that_can_be_read_two_ways_is_of_two_tables() -> None:
+    event = encode_query("DROP TABLE `é`", Origin(17, 3), QueryContext(database="shop", collation_id=LATIN1))
+    (statement,) = ddl_statements(block_of(event))
+    (operation,) = ddl_operations(statement)
+    assert isinstance(operation, NotParsed)
+    assert sorted(map(str, operation.names)) == ["shop.Ã©", "shop.é"]
