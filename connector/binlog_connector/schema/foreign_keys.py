@@ -18,9 +18,10 @@ from binlog_connector.schema.parsing.session import table_name
 from binlog_format.vendor import INLINE_KEYS_SINCE, server_version_of, vendor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.parsing.columns import ParsedColumn
     from binlog_connector.schema.parsing.lexer import TokenReader
     from binlog_connector.schema.parsing.session import StatementSession
     from binlog_format.log_format import LogFile
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
 _WITH_FOREIGN_KEYS = frozenset(["innodb", "ndb", "ndbcluster"])
 """Engines that have foreign keys; others pass over them. Where a statement names none, it counts as one of these."""
+_SIZED = frozenset(["decimal", "float", "double", "datetime", "timestamp", "time", "bit", "binary"])
 _GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
 
 
@@ -44,6 +46,9 @@ class ForeignKey:
         inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
         engine_stated: The statement that made it names an engine that has foreign keys, and no other can be taken.
         engine_doubted: A statement names one that has none for the child, and the server may have taken another one.
+        parent_doubted: A session with `foreign_key_checks=0` may have given the parent or the child what the key does
+            not go with: the server keeps it, and it may not act.
+        types: Of the child's columns, and so of the parent's, as `_type` has them; empty: not known.
     """
 
     name: str
@@ -55,6 +60,8 @@ class ForeignKey:
     inline: bool = False
     engine_stated: bool = False
     engine_doubted: bool = False
+    parent_doubted: bool = False
+    types: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def cascades(self) -> bool:
@@ -194,8 +201,11 @@ class ForeignKeys:
         match operation:
             case CreateTable():
                 child = self._name(operation.name)
+                self._doubt_made(child, operation)
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
-                self._put(child, known or self._extended(child, (), operation.foreign_keys, _Engine.of(operation)))
+                columns = operation.columns
+                declared = (replace(key, types=_types(columns, key.columns)) for key in operation.foreign_keys)
+                self._put(child, known or self._extended(child, (), declared, _Engine.of(operation)))
             case AlterTable():
                 self._alter(operation)
             case RenameTables():
@@ -291,6 +301,8 @@ class ForeignKeys:
             and str(_number(child, key.name)) not in dropped
             and without.isdisjoint(column.casefold() for column in key.columns)
         ]
+        kept = [_doubted(key) if _changes_type(alter, key.columns, key.types) else key for key in kept]
+        self._doubt_altered(child, alter)
         names = alter.new_column_names
         if names:
             self._rename_columns(child, names)
@@ -298,6 +310,19 @@ class ForeignKeys:
         self._put(child, self._extended(child, tuple(kept), alter.new_foreign_keys, _Engine.of(alter)))
         if alter.new_name is not None:
             self._rename(child, self._name(alter.new_name))
+
+    def _doubt(self, parent: TableName, is_doubted: Callable[[ForeignKey], bool]) -> None:
+        for child, keys in self.keys.items():
+            self.keys[child] = tuple(_doubted(key) if key.parent == parent and is_doubted(key) else key for key in keys)
+
+    def _doubt_made(self, parent: TableName, create: CreateTable) -> None:
+        # Its children were there before it. Where IF NOT EXISTS made nothing, servers log it all the same.
+        unless_known = create.if_not_exists or create.is_stated
+        self._doubt(parent, lambda key: not (unless_known if (fits := _fits(key, create)) is None else fits))
+
+    def _doubt_altered(self, parent: TableName, alter: AlterTable) -> None:
+        loses_keys = _Engine.of(alter).ignores_keys
+        self._doubt(parent, lambda key: loses_keys or _changes_type(alter, key.parent_columns, key.types))
 
     def _rename_columns(self, parent: TableName, names: Mapping[str, str]) -> None:
         for child, keys in self.keys.items():
@@ -318,6 +343,47 @@ class ForeignKeys:
         )
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
+
+
+def _doubted(key: ForeignKey) -> ForeignKey:
+    return replace(key, parent_doubted=True)
+
+
+def _type(column: ParsedColumn) -> str:
+    """Type as both columns of a key have it: lengths of texts, and widths of whole numbers, may differ."""
+    sized = column.numbers if column.type in _SIZED else ()
+    numbers = f"({','.join(map(str, sized))})" if sized else ""
+    return f"{column.type}{numbers}{' unsigned' if column.unsigned else ''}"
+
+
+def _types(columns: Iterable[ParsedColumn], names: Iterable[str]) -> tuple[str, ...]:
+    """Types of the columns of these names; empty where one of them is not there."""
+    known = {column.name.casefold(): _type(column) for column in columns}
+    found = [known.get(name.casefold(), "") for name in names]
+    return tuple(found) if all(found) else ()
+
+
+def _fits(key: ForeignKey, parent: CreateTable) -> bool | None:
+    """True if InnoDB lets a key act whose parent is created after it: it has the types, an index. None: not known."""
+    if _Engine.of(parent).ignores_keys:
+        return False
+    if not parent.columns or not key.types or not key.parent_columns:
+        return None
+    wanted = [name.casefold() for name in key.parent_columns]
+    indexes = [["" if part.prefix else part.column for part in spec.parts] for spec in parent.keys]
+    indexes += [list(own.columns) for own in parent.foreign_keys]  # InnoDB makes an index for each
+    is_indexed = any([name.casefold() for name in index[: len(wanted)]] == wanted for index in indexes)
+    return is_indexed and _types(parent.columns, wanted) == key.types
+
+
+def _changes_type(alter: AlterTable, columns: Sequence[str], types: Sequence[str]) -> bool:
+    """True if a column of a key gets another type: servers refuse that while foreign keys are checked."""
+    known = {name.casefold(): type_ for name, type_ in zip(columns, types, strict=False)}
+    return any(
+        known.get(change.old_name.casefold(), _type(change.column)) != _type(change.column)
+        for change in alter.changes
+        if change.old_name is not None
+    )
 
 
 def _number(child: TableName, name: str) -> int:

@@ -74,6 +74,7 @@ class CreateTable:
     Attributes:
         or_replace: A table of that name is dropped before.
         engine_may_differ: The table may have another engine than the one that is stated.
+        is_stated: It is the definition in a mark: the table was there before.
     """
 
     name: TableName
@@ -85,6 +86,7 @@ class CreateTable:
     period: Period | None = None
     or_replace: bool = False
     engine_may_differ: bool = False
+    is_stated: bool = False
 
     @property
     def names(self) -> tuple[TableName, ...]:

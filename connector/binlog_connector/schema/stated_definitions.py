@@ -9,6 +9,7 @@ holds before that, back to the last statement about the table: `later_definition
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_connector.schema.catalog import Catalog
@@ -124,7 +125,9 @@ def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
     if is_stated(statement):
         if statement.server_charset:
             yield SetDatabaseCharset(statement.database, statement.server_charset, if_not_exists=True)
-        operations = [operation for operation in operations if isinstance(operation, CreateTable)]
+        operations = [
+            replace(operation, is_stated=True) for operation in operations if isinstance(operation, CreateTable)
+        ]
     yield from operations
 
 

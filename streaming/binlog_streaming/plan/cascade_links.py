@@ -105,6 +105,11 @@ class Appliance:
                 f"a statement names an engine without foreign keys for {cascade.child}, and its sql_mode, without "
                 "NO_ENGINE_SUBSTITUTION, lets the server take another one"
             )
+        if key.parent_doubted:
+            return (
+                f"a statement made {key.parent} anew under it, or changed the type of its columns, which servers take "
+                "with foreign_key_checks=0 alone, and the log does not show that the key still acts"
+            )
         if root.outside and not key.engine_stated:
             return (
                 f"{root.table} was changed outside of a transaction, and the statement that made the foreign key names "

@@ -9,6 +9,7 @@ import pytest
 from binlog_connector.schema.catalog import Catalog, parse_dump
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
+from binlog_connector.schema.operations import CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import MODE_NO_ENGINE_SUBSTITUTION, StatementSession
 from binlog_format.log_format import LogFile
@@ -157,6 +158,50 @@ def test_keys_that_were_stored_without_doubts_are_read() -> None:
     key = '{"name":"fk","columns":["p"],"parent":["shop","p"],"parent_columns":["id"],"engine_stated":true}'
     (known,) = ForeignKeys.from_json(f'[{{"child":["shop","c"],"keys":[{key}]}}]').keys[C]
     assert known == ForeignKey("fk", ("p",), P, ("id",), engine_stated=True)
+
+
+@pytest.mark.parametrize(
+    ("parent", "is_doubted"),
+    [
+        ("CREATE TABLE p (id INTEGER(9), code INT, PRIMARY KEY (id)) ENGINE=InnoDB", False),
+        ("CREATE TABLE p (id INT, code INT, KEY (ID, code))", False),
+        ("CREATE TABLE p (id INT, FOREIGN KEY (id) REFERENCES n (id))", False),
+        ("CREATE TABLE IF NOT EXISTS p (id INT PRIMARY KEY)", False),
+        ("CREATE OR REPLACE TABLE p (id INT PRIMARY KEY) ENGINE=MyISAM", True),
+        ("CREATE TABLE p (id BIGINT PRIMARY KEY)", True),
+        ("CREATE TABLE p (id INT UNSIGNED PRIMARY KEY)", True),
+        ("CREATE TABLE p (id INT, code INT, KEY (code, id))", True),
+        ("CREATE TABLE p LIKE n", True),
+        ("ALTER TABLE p ENGINE=MyISAM", True),
+        ("ALTER TABLE p MODIFY id BIGINT", True),
+        ("ALTER TABLE p MODIFY id INT NOT NULL, MODIFY code BIGINT", False),
+        ("ALTER TABLE c CHANGE p parent BIGINT", True),
+        ("ALTER TABLE c CHANGE p parent INT(11), MODIFY q BIGINT", False),
+    ],
+)
+def test_key_is_in_doubt_where_its_parent_does_not_go_with_it(parent: str, is_doubted: bool) -> None:
+    changed = after(*TABLES, *(("DROP TABLE p",) if parent.startswith("CREATE") else ()), parent).foreign_keys
+    assert [key.parent_doubted for key in changed.keys[C]] == [is_doubted]
+    assert ForeignKeys.from_json(changed.to_json()) == changed
+    again = after(*TABLES, parent, "DROP TABLE c", TABLES[1]).foreign_keys
+    assert [key.parent_doubted for key in again.keys[C]] == [False]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_keys_of_a_restored_dump_are_in_no_doubt(order: int) -> None:
+    restored = [text for table in TABLES for text in (f"DROP TABLE IF EXISTS {table.split()[2]}", table)]
+    dump = restored if order == 1 else restored[2:] + restored[:2]
+    assert [key.parent_doubted for key in keys(*TABLES, *dump)] == [False]
+
+
+def test_parent_of_a_key_of_unknown_types_is_in_doubt_if_it_is_made_anew() -> None:
+    added = ("CREATE TABLE c (p INT)", "ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE")
+    assert [key.parent_doubted for key in keys(*added, TABLES[0])] == [True]
+    known = after(*added)
+    for operation in parse_ddl(TABLES[0], StatementSession("shop")):
+        assert isinstance(operation, CreateTable)
+        known.apply(replace(operation, is_stated=True))
+    assert [key.parent_doubted for key in known.foreign_keys.keys[C]] == [False]
 
 
 @pytest.mark.parametrize(
