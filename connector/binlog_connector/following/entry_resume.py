@@ -173,7 +173,7 @@ def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:
 
 
 def _accepted(watched: WatchedLog, offset: SourceOffset) -> SourceOffset:
-    """*offset*, with the files as they are now: what is lost is told once."""
+    """*offset*, with the files as they are now, so that a loss is reported once."""
     file_no = offset.position.file_no
     files = tuple(
         KnownFile(number, watched.files.size_of(number) if number < file_no else None)

@@ -46,8 +46,8 @@ class ForeignKey:
         inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
         engine_stated: The statement that made it names an engine that has foreign keys, and no other can be taken.
         engine_doubted: A statement names one that has none for the child, and the server may have taken another one.
-        parent_doubted: A session with `foreign_key_checks=0` may have given the parent or the child what the key does
-            not go with: the server keeps it, and it may not act.
+        parent_doubted: The parent, or a column of the key, may have changed so that the key does not act any more. The
+            server keeps such a key if `foreign_key_checks=0`.
         types: Of the child's columns, and so of the parent's, as `_type` has them; empty: not known.
     """
 
@@ -203,8 +203,9 @@ class ForeignKeys:
                 child = self._name(operation.name)
                 self._doubt_made(child, operation)
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
-                columns = operation.columns
-                declared = (replace(key, types=_types(columns, key.columns)) for key in operation.foreign_keys)
+                declared = (
+                    replace(key, types=_types(operation.columns, key.columns)) for key in operation.foreign_keys
+                )
                 self._put(child, known or self._extended(child, (), declared, _Engine.of(operation)))
             case AlterTable():
                 self._alter(operation)
@@ -302,7 +303,8 @@ class ForeignKeys:
             and without.isdisjoint(column.casefold() for column in key.columns)
         ]
         kept = [_doubted(key) if _changes_type(alter, key.columns, key.types) else key for key in kept]
-        self._doubt_altered(child, alter)
+        loses_keys = _Engine.of(alter).ignores_keys
+        self._doubt(child, lambda key: loses_keys or _changes_type(alter, key.parent_columns, key.types))
         names = alter.new_column_names
         if names:
             self._rename_columns(child, names)
@@ -312,17 +314,17 @@ class ForeignKeys:
             self._rename(child, self._name(alter.new_name))
 
     def _doubt(self, parent: TableName, is_doubted: Callable[[ForeignKey], bool]) -> None:
-        for child, keys in self.keys.items():
-            self.keys[child] = tuple(_doubted(key) if key.parent == parent and is_doubted(key) else key for key in keys)
+        # Most tables are no parent: the keys of other children stay as they are.
+        children = {child for child, keys in self.keys.items() for key in keys if key.parent == parent}
+        for child in children:
+            self.keys[child] = tuple(
+                _doubted(key) if key.parent == parent and is_doubted(key) else key for key in self.keys[child]
+            )
 
     def _doubt_made(self, parent: TableName, create: CreateTable) -> None:
         # Its children were there before it. Where IF NOT EXISTS made nothing, servers log it all the same.
-        unless_known = create.if_not_exists or create.is_stated
-        self._doubt(parent, lambda key: not (unless_known if (fits := _fits(key, create)) is None else fits))
-
-    def _doubt_altered(self, parent: TableName, alter: AlterTable) -> None:
-        loses_keys = _Engine.of(alter).ignores_keys
-        self._doubt(parent, lambda key: loses_keys or _changes_type(alter, key.parent_columns, key.types))
+        may_be_as_before = create.if_not_exists or create.is_stated
+        self._doubt(parent, lambda key: not _fits(key, create, if_unknown=may_be_as_before))
 
     def _rename_columns(self, parent: TableName, names: Mapping[str, str]) -> None:
         for child, keys in self.keys.items():
@@ -363,12 +365,12 @@ def _types(columns: Iterable[ParsedColumn], names: Iterable[str]) -> tuple[str, 
     return tuple(found) if all(found) else ()
 
 
-def _fits(key: ForeignKey, parent: CreateTable) -> bool | None:
-    """True if InnoDB lets a key act whose parent is created after it: it has the types, an index. None: not known."""
+def _fits(key: ForeignKey, parent: CreateTable, *, if_unknown: bool) -> bool:
+    """True if InnoDB lets a key act whose parent is created after it: the parent has its types, and an index for it."""
     if _Engine.of(parent).ignores_keys:
         return False
     if not parent.columns or not key.types or not key.parent_columns:
-        return None
+        return if_unknown
     wanted = [name.casefold() for name in key.parent_columns]
     indexes = [["" if part.prefix else part.column for part in spec.parts] for spec in parent.keys]
     indexes += [list(own.columns) for own in parent.foreign_keys]  # InnoDB makes an index for each

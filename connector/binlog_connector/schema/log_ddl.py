@@ -271,9 +271,9 @@ def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> 
 def _charset(block: Block, event: np.void, text: bytes, client_charset: str | None) -> str | None:
     """Character set of a statement's text.
 
-    A server writes CREATE TABLE ... SELECT and LIKE a temporary table anew, with the columns that it found, as UTF-8
-    whatever the client sends, and the event has the client's character set all the same. Of the first, MariaDB logs it
-    in a group with the rows, MySQL 8.0.21 and later with two words at its end.
+    Of CREATE TABLE ... SELECT, and of LIKE a temporary table, the server logs a statement of its own, with the columns
+    that it found. It is in UTF-8, whatever the client sends, and the event has the client's character set all the same.
+    MariaDB logs CREATE TABLE ... SELECT in a group with the rows, MySQL 8.0.21 and later with two words at its end.
     """
     if not text.startswith(b"CREATE") or text.isascii():
         return client_charset

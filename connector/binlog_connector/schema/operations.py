@@ -54,7 +54,7 @@ class TableOptions:
         like: The columns of this table.
         engine: ENGINE, in lower case, or that of sequences; None: the server's default.
         union: UNION: tables whose rows a MERGE table shows, and changes.
-        charset_left_out: *charset* is any: the server wrote the statement anew, without it.
+        charset_left_out: The table may have any character set: the server wrote the statement itself, without it.
     """
 
     charset: str | None = None

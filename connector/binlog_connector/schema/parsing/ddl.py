@@ -134,8 +134,9 @@ def _without_comments(reading: list[Operation] | NotParsed) -> list[Operation]:
 
 def _of_two_texts(text: str, other: str, session: StatementSession) -> NotParsed:
     reason = "its letters may be UTF-8, too: the log does not record the character set that a text was prepared in"
-    readings = [_not_parsed(one, DdlSyntaxError(reason, 0), session) for one in (text, other)]
-    return NotParsed(tuple(dict.fromkeys(name for one in readings for name in one.names)), readings[0].reason)
+    readings = [_not_parsed(read_text, DdlSyntaxError(reason, 0), session) for read_text in (text, other)]
+    names = tuple(dict.fromkeys(name for reading in readings for name in reading.names))
+    return NotParsed(names, readings[0].reason)
 
 
 def _read(text: str, session: StatementSession) -> list[Operation] | NotParsed:
