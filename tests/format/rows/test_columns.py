@@ -17,6 +17,7 @@ from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import column_array
+from binlog_format.rows.values.text import set_text
 from tests.chance import examples
 from tests.format.rows.columns import make_column, read
 from tests.format.rows.plain_rows import (
@@ -326,6 +327,15 @@ def test_sets(count: int, data: st.DataObject) -> None:
     assert read(column, encoded) == wanted
     numbers = [None if m is None else str(m) for m in masks]
     assert read(replace(make_column(ColumnType.SET, bytes([248, size])), name=None), encoded) == numbers
+
+
+def test_sets_with_an_empty_label() -> None:
+    """Servers write no comma after an empty label that is the first (MariaDB 10.1 to 11.8, MySQL 5.6 to 9.7)."""
+    labels = ("x", "", "z")
+    texts = ["", "x", "", "x,", "z", "x,z", "z", "x,,z"]
+    column = make_column(ColumnType.SET, b"\xf8\x01", charset="utf8mb4", enum_values=labels)
+    assert read(column, [bytes([mask]) for mask in range(8)]) == texts
+    assert [set_text(label for bit, label in enumerate(labels) if mask >> bit & 1) for mask in range(8)] == texts
 
 
 def test_set_bit_without_label_is_damage() -> None:

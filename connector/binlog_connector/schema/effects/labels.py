@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.effects import number_texts, numbers
 from binlog_connector.schema.effects.conversion import SAME, UNKNOWN, Converted, Unknown, by_distinct
+from binlog_format.rows.values.text import set_text
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _chosen(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
     found = [_label(part, labels, how) for part in text.split(",")]
     if UNKNOWN in found or "" in labels:
         return UNKNOWN
-    chosen = ",".join(label for label in labels if label in found)
+    chosen = set_text(label for label in labels if label in found)
     if None not in found:
         return chosen
     if how.strict and not _PLACE.fullmatch(text):
@@ -106,7 +107,7 @@ def _set_of_bits(number: int, labels: tuple[str, ...], how: Circumstances, *, is
             return UNKNOWN
         if how.vendor is Vendor.MYSQL and not is_masked:
             return ""
-    return ",".join(label for bit, label in enumerate(labels) if number >> bit & 1)
+    return set_text(label for bit, label in enumerate(labels) if number >> bit & 1)
 
 
 def _label(wanted: str, labels: tuple[str, ...], how: Circumstances) -> object:
@@ -156,15 +157,15 @@ def number_of_label(old: ColumnSide) -> Conversion | None:
     labels = old.labels
     if labels is None:
         return None
+    # The text of 0 is empty too, and a set with an empty label has texts that are those of another set.
     numbers = {label: number for number, label in enumerate(labels, 1)}
     if old.type_name == "enum":
-        return by_distinct(
-            lambda text: 0 if text == "" and "" not in numbers else numbers.get(str(text), UNKNOWN), pa.int64()
-        )
+        zero = UNKNOWN if "" in numbers else 0
+        return by_distinct(lambda text: zero if text == "" else numbers.get(str(text), UNKNOWN), pa.int64())
 
     def bits(text: object) -> object:
         parts = str(text).split(",") if text else []
-        if not all(part in numbers for part in parts) or len(numbers) > 63:
+        if not all(part in numbers for part in parts) or "" in numbers or len(numbers) > 63:
             return UNKNOWN
         return sum(1 << (numbers[part] - 1) for part in parts)
 

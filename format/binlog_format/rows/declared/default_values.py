@@ -29,6 +29,7 @@ from binlog_format.rows.declared.default_times import (
     declared_time,
 )
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.values.text import set_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -334,7 +335,7 @@ def _set(column: Column, default: DeclaredDefault) -> str:
     if not default.text:
         return ""
     chosen = {_label(labels, part) for part in default.text.split(",")}
-    return ",".join(label for label in column.enum_values or () if label in chosen)
+    return set_text(label for label in column.enum_values or () if label in chosen)
 
 
 def _json_text(column: Column, name: str, default: DeclaredDefault, type_: pa.DataType) -> pa.Scalar:

@@ -40,6 +40,8 @@ from binlog_format.rows.values.charset_kernels import UTF8_GROWTH_MAX, write_cha
 from binlog_format.rows.values.value_kernels import gather_set
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes, Int32s, Mask
     from binlog_format.rows.decoding import Decoding
@@ -328,6 +330,17 @@ def _sets(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> 
     out = empty_bytes(int(out_offsets[-1]))
     text_kernels.write_sets(masks, label_offsets, as_bytes(b"".join(labels)), out)
     return text_array(pa.string(), out_offsets, out, valid)
+
+
+def set_text(labels: Iterable[str]) -> str:
+    """The text of a SET value: its labels, with commas, as `Field_set::val_str` of both servers writes it.
+
+    A comma comes only after other text, so an empty label that is the first has none.
+    """
+    text = ""
+    for label in labels:
+        text += f",{label}" if text else label
+    return text
 
 
 ENUMS = Family(_label_type, _enums)

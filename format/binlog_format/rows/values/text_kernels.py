@@ -179,6 +179,8 @@ def first_not_utf8(out_offsets: Int32s, out: Bytes, size_max: int) -> int:
 def set_offsets(masks: Uint64s, label_offsets: Int32s, out_offsets: Int32s) -> int:
     """Compute the place of each SET value's text: the labels of its bits, with commas between them.
 
+    As in `set_text`, no comma follows an empty label that is the first.
+
     Args:
         masks: One bit for each label that is in the value, the lowest for the first.
         label_offsets: Where each label starts, and the end of the last.
@@ -192,14 +194,13 @@ def set_offsets(masks: Uint64s, label_offsets: Int32s, out_offsets: Int32s) -> i
     out_offsets[0] = 0
     for i in range(masks.size):
         mask = masks[i]
-        first = True
+        start = end
         label = 0
         while mask:
             if mask & _ONE:
                 if label >= count:
                     return i
-                end += int(label_offsets[label + 1]) - label_offsets[label] + (0 if first else 1)
-                first = False
+                end += int(label_offsets[label + 1]) - label_offsets[label] + (0 if end == start else 1)
             mask = mask >> _ONE
             label += 1
         if end > _OFFSET_MAX:
@@ -214,14 +215,13 @@ def write_sets(masks: Uint64s, label_offsets: Int32s, labels: Bytes, out: Bytes)
     end = 0
     for i in range(masks.size):
         mask = masks[i]
-        first = True
+        start = end
         label = 0
         while mask:
             if mask & _ONE:
-                if not first:
+                if end != start:
                     out[end] = 44  # ","
                     end += 1
-                first = False
                 size = int(label_offsets[label + 1]) - label_offsets[label]
                 copy_bytes(out, end, labels, label_offsets[label], size)
                 end += size

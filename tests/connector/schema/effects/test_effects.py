@@ -341,6 +341,16 @@ def test_labels_with_characters_that_their_character_set_lacks_are_not_known(cha
     assert columns[0].knows("enum_values") is has
 
 
+@pytest.mark.parametrize("kind", ["ENUM", "SET"])
+def test_numbers_of_labels_are_not_known_where_two_have_one_text(kind: str) -> None:
+    """An empty label, and no label, are the same text; so are `('', 'b')` and `('b')` of a set."""
+    for label, text, is_known in (("", "", False), ("c", "", True), ("c", "b", True)):
+        effect = effects(f"id INT PRIMARY KEY, c {kind}('{label}', 'b')", "MODIFY c INT", LAX)["c"]
+        assert isinstance(effect, Converted)
+        values = effect.convert(pa.array([text]))
+        assert (values.unknown is None or not any(values.unknown)) is is_known
+
+
 @pytest.mark.parametrize(("vendor", "charset", "known"), [(MYSQL, "ascii", False), (MARIADB, "utf8mb4", True)])
 def test_labels_become_texts_of_another_character_set(vendor: Vendor, charset: str, known: bool) -> None:
     columns = "id INT PRIMARY KEY, c ENUM('x', 'é') CHARACTER SET latin1"
