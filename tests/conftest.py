@@ -55,10 +55,19 @@ SLOW = (
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
-FIRST_SPARK = ("tests/connector/", "tests/docs/", "tests/streaming/archive/", "tests/streaming/bad_days/")
+FIRST_SPARK = (
+    "tests/connector/",
+    "tests/docs/",
+    "tests/streaming/archive/",
+    "tests/streaming/bad_days/",
+    "tests/streaming/check/",
+)
 """Tests of one of the two Spark sessions; those of the other one take about as long."""
+SERVERS = ("kafka_broker", "object_store")
+"""Fixtures of servers that a process starts once; tests of a file that uses both are where the first one is."""
+LONGEST = ("server kafka_broker", "spark", "server object_store")
+"""Beginnings of the names of the processes that take long, in the order in which they begin."""
 _FUNCTION = re.compile(r"^ *def (\w+)\(([^)]*)\)", re.MULTILINE)
-_USES_SERVERS = re.compile(r"\b(kafka_broker|object_store)\b")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -91,9 +100,11 @@ def _is_slow(path: Path) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long, so that no process is left with it when the others have ended."""
     names = _names_by_file(item.nodeid for item in items)
-    items.sort(
-        key=lambda item: (not _process_of(item.nodeid, names).startswith(("spark", "servers")), not _is_slow(item.path))
-    )
+    items.sort(key=lambda item: (_turn(_process_of(item.nodeid, names)), not _is_slow(item.path)))
+
+
+def _turn(process: str) -> int:
+    return next((turn for turn, start in enumerate(LONGEST) if process.startswith(start)), len(LONGEST))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -108,8 +119,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
     A file's tests share what is made for it. Files of which a test that runs uses the Spark session share that: Java,
-    its compiled code, and the Python workers are there twice. So do tests of files that use the Kafka broker or the S3
-    server.
+    its compiled code, and the Python workers are there twice. So do tests of files of one package that use the Kafka
+    broker, or the S3 server: those of the connector mostly wait for a broker that they have killed or frozen.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -128,8 +139,9 @@ def _process_of(nodeid: str, names: Mapping[str, frozenset[str]]) -> str:
     file, _, test = nodeid.partition("::")
     uses_spark = _spark_tests(file)
     # A file may have tests of both: a broker in the process of a Spark session would be one more.
-    if _uses_servers(file) and _function_of(test) not in uses_spark:
-        return "servers"
+    server = None if _function_of(test) in uses_spark else _server(file)
+    if server is not None:
+        return f"server {server} {Path(file).parts[1]}"
     return f"spark {file.startswith(FIRST_SPARK)}" if names[file] & uses_spark else file
 
 
@@ -159,8 +171,10 @@ def _spark_tests(file: str) -> frozenset[str]:
 
 
 @functools.cache
-def _uses_servers(file: str) -> bool:
-    return _USES_SERVERS.search((TESTS.parent / file).read_text()) is not None
+def _server(file: str) -> str | None:
+    """The first of `SERVERS` that tests of a file use."""
+    words = set(re.findall(r"\w+", (TESTS.parent / file).read_text()))
+    return next((server for server in SERVERS if server in words), None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 TABLES, TOPICS, EVENTS, FROM_TOPICS = "tables", "topics", "events", "from topics"
 RUN = {TABLES: "run", TOPICS: "publish", EVENTS: "run", FROM_TOPICS: "run"}
 MARKS = {TABLES: [pytest.mark.spark], TOPICS: [pytest.mark.server], EVENTS: [], FROM_TOPICS: [pytest.mark.server]}
@@ -332,8 +334,6 @@ PROBLEMS = (
 @pytest.fixture
 def trial(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Trial:
     servers = request.getfixturevalue("kafka_broker").servers if kind in (TOPICS, FROM_TOPICS) else ""
-    if kind == TABLES:
-        request.getfixturevalue("spark")
     if kind == EVENTS:
         with LoggingProgram(tmp_path / "log") as program:
             program.log(50)
@@ -364,15 +364,28 @@ def first_error(done: subprocess.CompletedProcess[str]) -> str:
     return re.sub(r"shop\.[tu]\b", "shop.?", words) if "SAME_TARGET" in words else words
 
 
-@pytest.mark.parametrize(
-    ("kind", "problem"),
-    [
+def each_problem(*kinds: str) -> pytest.MarkDecorator:
+    """Of these kinds of jobs."""
+    cases = [
         pytest.param(kind, problem, id=f"{kind}: {problem.name}", marks=MARKS[kind])
         for problem in PROBLEMS
         for kind in problem.kinds
-    ],
-)
+        if kind in kinds
+    ]
+    return pytest.mark.parametrize(("kind", "problem"), cases)
+
+
+@each_problem(TABLES)
+def test_check_ends_as_the_job_of_tables_does(spark: SparkSession, kind: str, problem: Problem, trial: Trial) -> None:
+    compare_check(kind, problem, trial)
+
+
+@each_problem(EVENTS, TOPICS, FROM_TOPICS)
 def test_check_ends_as_the_job_does(kind: str, problem: Problem, trial: Trial) -> None:
+    compare_check(kind, problem, trial)
+
+
+def compare_check(kind: str, problem: Problem, trial: Trial) -> None:
     with trial.resources:
         problem.make(trial)
         checked, ran = trial.ended("check"), trial.ended(RUN[kind], "--once")
