@@ -72,6 +72,17 @@ def test_statement_that_changes_no_columns_leaves_them(statement: str) -> None:
     assert columns(after("CREATE TABLE t (a INT, b VARCHAR(3))", statement)) == ["a int", "b varchar(3)"]
 
 
+def test_lengths_may_have_a_fraction() -> None:
+    """Servers read the whole number alone."""
+    catalog = after("CREATE TABLE t (a DECIMAL(19.5), b VARCHAR(20.7), c FLOAT(30.5), d DECIMAL(0.2), e BIT(9.))")
+    assert columns(catalog) == ["a decimal(19,0)", "b varchar(20)", "c double", "d decimal(10,0)", "e bit(9)"]
+
+
+def test_names_that_begin_as_numbers_do() -> None:
+    catalog = after("CREATE TABLE t (0b2 INT, 0xz INT, 1e1a INT, 4e5q INT, 1d INT DEFAULT 0b10)")
+    assert columns(catalog) == ["0b2 int", "0xz int", "1e1a int", "4e5q int", "1d int"]
+
+
 def test_alter_speaks_of_the_names_from_before_it() -> None:
     swapped = after("CREATE TABLE t (a INT, b TEXT, c DATE)", "ALTER TABLE t CHANGE a b BIGINT, CHANGE b a TEXT")
     assert columns(swapped) == ["b bigint", "a text", "c date"]

@@ -199,9 +199,9 @@ def _by_mode(word: str, name: str, numbers: tuple[int, ...], session: StatementS
 def _numbers(reader: TokenReader) -> tuple[int, ...]:
     if not reader.at_symbol("("):
         return ()
-    return tuple(
-        int(token.text) for token in reader.group() if token.kind is TokenKind.NUMBER and token.text.isdecimal()
-    )
+    # Servers read the whole number of `DECIMAL(19.5)` (`field_length` of sql/sql_yacc.yy).
+    whole = (token.text.partition(".")[0] for token in reader.group() if token.kind is TokenKind.NUMBER)
+    return tuple(int(text) for text in whole if text.isdecimal())
 
 
 def _values(tokens: list[Token]) -> tuple[str, ...] | None:

@@ -80,7 +80,7 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
         (?P<space>\s++|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|\#[^\n]*+|/\*(?!M?!).*?(?:\*/|\Z))
         |(?P<open>/\*(?P<m>M?)!(?P<reversed>!(?=[0-9]{{6}}))?(?P<version>[0-9]{{5,6}})?)
         |(?P<close>\*/)
-        |(?P<bytes>[xXbB]'[0-9A-Fa-f]*+'|0[xb][0-9A-Fa-f]++(?![{_NAME_CHARACTERS}]))
+        |(?P<bytes>[xXbB]'[0-9A-Fa-f]*+'|0(?:x[0-9A-Fa-f]++|b[01]++)(?![{_NAME_CHARACTERS}]))
         |(?P<single>[nN]?'{quoted.format("'")})
         |(?P<double>"{quoted.format('"')})
         |(?P<backtick>`{_PLAIN_PATTERN.format("`")})
