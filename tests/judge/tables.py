@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from binlog_format.names import folded_name
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
@@ -172,27 +173,27 @@ def difference(server: ServerTable, target: TargetTable, *, left_out: Collection
     """What is wrong with one table; empty: it is equal."""
     if target.is_dropped:
         return "the target states that its source table was dropped"
-    names = Counter(name.casefold() for name in target.content.column_names)
+    names = Counter(folded_name(name) for name in target.content.column_names)
     if names.total() != len(names):
         return f"columns of the target differ in case alone: {', '.join(target.content.column_names)}"
-    known = {name.casefold(): name for name in target.content.column_names}
+    known = {folded_name(name): name for name in target.content.column_names}
     pairs = [
-        (name, _compared_as(kind, target, known.get(name.casefold())))
+        (name, _compared_as(kind, target, known.get(folded_name(name))))
         for name, kind in zip(server.columns, server.types, strict=True)
         if name not in left_out
     ]
-    missing = [name for name, _ in pairs if name.casefold() not in known]
+    missing = [name for name, _ in pairs if folded_name(name) not in known]
     if missing and (server.rows or target.content.num_rows):
         return f"the target lacks the columns {', '.join(missing)}"
-    dropped = {name.casefold() for name in split_keys(target.properties.get(DROPPED_COLUMNS_PROPERTY, ""))}
-    expected = {name.casefold() for name in server.columns} | dropped
+    dropped = {folded_name(name) for name in split_keys(target.properties.get(DROPPED_COLUMNS_PROPERTY, ""))}
+    expected = {folded_name(name) for name in server.columns} | dropped
     more = [name for key, name in known.items() if key not in expected and not name.startswith("_")]
     if more:
         return f"the target has the columns {', '.join(more)}, the server does not"
     if missing:
         return ""
     read = [
-        [read_value(value, kind) for value in target.content.column(known[name.casefold()]).to_pylist()]
+        [read_value(value, kind) for value in target.content.column(known[folded_name(name)]).to_pylist()]
         for name, kind in pairs
     ]
     places = [(server.columns.index(name), kind) for name, kind in pairs]

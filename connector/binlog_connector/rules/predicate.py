@@ -34,6 +34,7 @@ from binlog_connector.rules.predicate_parser import (
     parse_predicate,
 )
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.names import folded_name
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.decoding import TimeType, ZeroDates
 
@@ -123,12 +124,12 @@ def evaluation_of(condition: Condition, columns: Sequence[PredicateColumn]) -> t
     Raises:
         PredicateError: It names a column that is not there, or compares what cannot be.
     """
-    indices = {column.name.casefold(): index for index, column in enumerate(columns)}
+    indices = {folded_name(column.name): index for index, column in enumerate(columns)}
     for name in column_names(condition):
-        if name.name.casefold() not in indices:
+        if folded_name(name.name) not in indices:
             known = ", ".join(column.name for column in columns)
             raise PredicateError(f"there is no column {name.name}; its columns are {known}", name.at)
-    asked = sorted({indices[name.name.casefold()] for name in column_names(condition)})
+    asked = sorted({indices[folded_name(name.name)] for name in column_names(condition)})
     return tuple(asked), _Binding(columns, indices).evaluation(condition)
 
 
@@ -170,7 +171,7 @@ class _Binding:
                 return self._comparison(condition)
 
     def _index(self, column: ColumnName) -> int:
-        return self.indices[column.name.casefold()]
+        return self.indices[folded_name(column.name)]
 
     def _comparison(self, condition: ValueComparison) -> Evaluation:
         index, compare = self._index(condition.column), _COMPARES[condition.operator]

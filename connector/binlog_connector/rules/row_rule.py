@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
 from binlog_format.events.table_map_layout import CHARACTER_TYPES, ColumnType
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
@@ -239,15 +240,15 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if self.columns and self.drop_columns:
             hint = "columns names what is shown, and nothing else is: leave drop_columns out"
             raise RuleError("drop_columns", "expected nothing beside columns", hint=hint)
-        hidden = {folded(name) for name in self.drop_columns}
+        hidden = {named_column(name) for name in self.drop_columns}
         for name, text in self.mask.items():
             try:
                 parse_mask(text)
             except MaskError as error:
                 raise RuleError("mask", str(error), key=name) from error
-            if folded(name) in hidden:
+            if named_column(name) in hidden:
                 raise RuleError("mask", f"{name} is in drop_columns: it is not shown, so it has no mask", key=name)
-            if self.columns and folded(name) not in map(folded, self.columns):
+            if self.columns and named_column(name) not in map(named_column, self.columns):
                 raise RuleError("mask", f"{name} is not in columns: it is not shown, so it has no mask", key=name)
         if self.needs_salt and not self.salt_variable:
             hint = 'Without one, hashed values can be found by trying: salt_variable = "SHOP_SALT"'
@@ -261,6 +262,6 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 raise RuleError("where", error.told(self.where)) from error
 
 
-def folded(name: str) -> str:
+def named_column(name: str) -> str:
     """The name of a column in a rule, to compare: without `OPTIONAL`, and upper and lower case are the same."""
-    return name.removesuffix(OPTIONAL).casefold()
+    return folded_name(name.removesuffix(OPTIONAL))

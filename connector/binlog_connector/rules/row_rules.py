@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.rules.row_rule import RowRule, RuleError, folded
+from binlog_connector.rules.row_rule import RowRule, RuleError, named_column
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.table_names import origin_of
@@ -222,8 +222,8 @@ def hiding_changes(
 
 def _told(value: str | tuple[str, ...] | dict[str, str] | None) -> str:
     if isinstance(value, dict):
-        return ", ".join(sorted(f"{folded(name)} = {mask}" for name, mask in value.items()))
-    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(folded, value)))
+        return ", ".join(sorted(f"{named_column(name)} = {mask}" for name, mask in value.items()))
+    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(named_column, value)))
 
 
 _HINT = (

@@ -22,6 +22,7 @@ from binlog_connector.schema.table_changes import TableAltered, TableCreated, Ta
 from binlog_format.errors import BinlogError, SchemaError, UnsupportedError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.columns import arrow_type, column_array
@@ -215,9 +216,9 @@ class _StatementView:
         if change.columns is None:
             return change
         logged = self._layout(change, [fact.column for fact in change.columns])
-        names = [fact.name.casefold() for fact in change.columns]
-        logged = replace(logged, primary_key=tuple(names.index(key.casefold()) for key in change.primary_key))
-        generated = {fact.name.casefold() for fact in change.columns if fact.generated}
+        names = [folded_name(fact.name) for fact in change.columns]
+        logged = replace(logged, primary_key=tuple(names.index(folded_name(key)) for key in change.primary_key))
+        generated = {folded_name(fact.name) for fact in change.columns if fact.generated}
         shown = apply_rules_to_table(self.rule, logged, self.decoding, generated)
         facts = tuple(
             self._fact(change.columns[index], column)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.rules.predicate import Predicate
 from binlog_connector.rules.predicate_parser import PredicateError
-from binlog_connector.rules.row_rule import OPTIONAL, Mask, MaskError, MaskKind, RowRule, folded, parse_mask
+from binlog_connector.rules.row_rule import OPTIONAL, Mask, MaskError, MaskKind, RowRule, named_column, parse_mask
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.names import folded_name
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
@@ -56,7 +57,7 @@ class BoundRule:
 
     def mask(self, name: str) -> Mask | None:
         """Mask of a column of that name; None: its values are shown unchanged."""
-        given = next((text for key, text in self.rule.mask.items() if folded(key) == name.casefold()), None)
+        given = next((text for key, text in self.rule.mask.items() if named_column(key) == folded_name(name)), None)
         return None if given is None else parse_mask(given, self.salt)
 
     def tells_rows_apart(self, name: str) -> bool:
@@ -87,7 +88,7 @@ class BoundRule:
         if not self.needs_key:
             return
         for name in self.keys or keys:
-            if name.casefold() in generated:
+            if folded_name(name) in generated:
                 raise OptionError(
                     "INVALID_VALUE",
                     f'{table}: column {name} is generated, which generated = "drop" leaves out, and rows are told '
@@ -147,7 +148,9 @@ def apply_rules_to_table(
         generated = ()
     elif generated is None:
         generated = _generated(rule, layout)
-    columns = tuple(index for index, name in enumerate(known) if rule.shows(name) and name.casefold() not in generated)
+    columns = tuple(
+        index for index, name in enumerate(known) if rule.shows(name) and folded_name(name) not in generated
+    )
     found = ((index, rule.mask(known[index])) for index in columns)
     masks = tuple((index, mask) for index, mask in found if mask is not None)
     rule.check_keys(layout.full_name, (known[index] for index in layout.primary_key), generated)
@@ -166,10 +169,10 @@ def apply_rules_to_table(
 
 
 def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> None:
-    folded = {name.casefold() for name in known}
+    folded = {folded_name(name) for name in known}
     for setting, given in (("columns", rule.columns), ("drop_columns", rule.drop_columns), ("mask", rule.mask)):
         for name in given:
-            if not name.endswith(OPTIONAL) and name.casefold() not in folded:
+            if not name.endswith(OPTIONAL) and folded_name(name) not in folded:
                 raise OptionError(
                     "INVALID_VALUE",
                     f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
@@ -186,7 +189,7 @@ def _generated(rule: BoundRule, layout: TableLayout) -> frozenset[str]:
         if not rule.shows(name):
             continue
         if said and said[index].declared is not None:
-            found.update({name.casefold()} if said[index].generated else ())
+            found.update({folded_name(name)} if said[index].generated else ())
         elif column.nullable or layout.vendor is not Vendor.MARIADB:
             # MariaDB's grammar has no NOT NULL for generated columns.
             raise SchemaError(
@@ -250,4 +253,4 @@ def _hiding(bound: BoundRule) -> tuple[object, ...]:
 
 
 def _has(names: Iterable[str], name: str) -> bool:
-    return name.casefold() in map(folded, names)
+    return folded_name(name) in map(named_column, names)

@@ -21,6 +21,7 @@ from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.events.charsets import can_hold, decode_text, is_known
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import GEOMETRIES, character_size
 from binlog_format.vendor import Vendor
 
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 
 def altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[str, str]) -> Iterator[KeyDefinition]:
     """The keys that ALTER TABLE leaves of *keys*, under the new *names* of their columns; new keys are not included."""
-    dropped = {name.casefold() for name in alter.dropped_keys}
-    key_names = {old.casefold(): new for old, new in alter.key_renames}
-    without = {name.casefold() for name, _ in alter.dropped}
+    dropped = {folded_name(name) for name in alter.dropped_keys}
+    key_names = {folded_name(old): new for old, new in alter.key_renames}
+    without = {folded_name(name) for name, _ in alter.dropped}
     for key in without_columns(keys, without):
-        if key.name.casefold() not in dropped:
-            parts = tuple(part._replace(column=names.get(part.column.casefold(), part.column)) for part in key.parts)
-            yield replace(key, name=key_names.get(key.name.casefold(), key.name), parts=parts)
+        if folded_name(key.name) not in dropped:
+            parts = tuple(part._replace(column=names.get(folded_name(part.column), part.column)) for part in key.parts)
+            yield replace(key, name=key_names.get(folded_name(key.name), key.name), parts=parts)
 
 
 def without_columns(keys: Iterable[KeyDefinition], names: set[str]) -> Iterator[KeyDefinition]:
     """*keys* without the columns *names*; a key of which nothing is left is gone."""
     for key in keys:
-        parts = tuple(part for part in key.parts if part.column.casefold() not in names)
+        parts = tuple(part for part in key.parts if folded_name(part.column) not in names)
         if parts or not key.parts:
             yield replace(key, parts=parts)
 
@@ -61,13 +62,13 @@ def named_keys(
     """
     result = list(keys)
     for spec in new:
-        name, taken = spec.name, {key.name.casefold() for key in result}
+        name, taken = spec.name, {folded_name(key.name) for key in result}
         if not name:
             first = spec.parts[0].column if spec.parts else "functional_index"
             name, number = first, 2
-            while name.casefold() in taken:
+            while folded_name(name) in taken:
                 name, number = f"{first}_{number}", number + 1
-        elif name.casefold() in taken:  # IF NOT EXISTS
+        elif folded_name(name) in taken:  # IF NOT EXISTS
             continue
         parts = tuple(column for part in spec.parts for column in _columns_of(part, period))
         result.append(KeyDefinition(name, spec.unique, parts, spec.hashed and vendor is not Vendor.MYSQL))
@@ -75,7 +76,7 @@ def named_keys(
 
 
 def _columns_of(part: KeyPart, period: Period | None) -> Iterator[KeyPart]:
-    if part.without_overlaps and period is not None and period.name.casefold() == part.column.casefold():
+    if part.without_overlaps and period is not None and folded_name(period.name) == folded_name(part.column):
         yield from (KeyPart(period.end), KeyPart(period.start))
     else:
         yield part
@@ -83,11 +84,11 @@ def _columns_of(part: KeyPart, period: Period | None) -> Iterator[KeyPart]:
 
 def without_nulls(table: TableDefinition) -> TableDefinition:
     """*table* with the columns of its primary key and of its period as NOT NULL, which they stay without these."""
-    names = {name.casefold() for name in table.primary_key}
+    names = {folded_name(name) for name in table.primary_key}
     if table.period is not None:
-        names |= {table.period.start.casefold(), table.period.end.casefold()}
+        names |= {folded_name(table.period.start), folded_name(table.period.end)}
     columns = tuple(
-        replace(column, nullable=False) if column.nullable and column.name.casefold() in names else column
+        replace(column, nullable=False) if column.nullable and folded_name(column.name) in names else column
         for column in table.columns or ()
     )
     return replace(table, columns=columns)
@@ -205,7 +206,7 @@ def altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> Ta
     keys = tuple(altered_keys(table.keys, alter, names))
     versioned = table.versioned if alter.versioning is None else alter.versioning
     if alter.versioning is False:
-        keys = tuple(without_columns(keys, {column.name.casefold() for column in _IMPLICIT}))
+        keys = tuple(without_columns(keys, {folded_name(column.name) for column in _IMPLICIT}))
     period = _altered_period(table.period, alter, names)
     keys = named_keys(keys, alter.new_keys, period, defaults.vendor)
     table = replace(table, columns=columns, keys=keys, charset=charset, versioned=versioned, partitioning=partitioning)
@@ -238,7 +239,7 @@ def _without_charsets(alter: AlterTable) -> AlterTable:
 def _altered_period(period: Period | None, alter: AlterTable, names: dict[str, str]) -> Period | None:
     if alter.period is not None or alter.drops_period or period is None:
         return alter.period
-    start, end = (names.get(column.casefold(), column) for column in (period.start, period.end))
+    start, end = (names.get(folded_name(column), column) for column in (period.start, period.end))
     return Period(period.name, start, end)
 
 
@@ -246,26 +247,26 @@ def _altered_columns(
     old: Sequence[ColumnDefinition], alter: AlterTable, charset: str | None, vendor: Vendor | None
 ) -> tuple[ColumnDefinition, ...]:
     """MariaDB sql/sql_table.cc: mysql_prepare_alter_table: all names are those from before, but for AFTER."""
-    known = {column.name.casefold() for column in old}
+    known = {folded_name(column.name) for column in old}
     changes = [change for change in alter.changes if _is_possible(change, known)]
     in_place = {_folded(change.old_name): change for change in changes if change.old_name and not change.is_placed}
     moved = {_folded(change.old_name) for change in changes if change.old_name and change.is_placed}
-    dropped = {name.casefold() for name, if_exists in alter.dropped if not if_exists or name.casefold() in known}
-    renames = {name.casefold(): new for name, new in alter.column_renames}
+    dropped = {folded_name(name) for name, if_exists in alter.dropped if not if_exists or folded_name(name) in known}
+    renames = {folded_name(name): new for name, new in alter.column_renames}
     missing = sorted((dropped | set(in_place) | moved) - known)
     if missing:
         raise ImpossibleError(f"there is no column {missing[0]!r}")
-    defaults = {name.casefold(): default for name, default in alter.defaults}
+    defaults = {folded_name(name): default for name, default in alter.defaults}
     columns: list[ColumnDefinition] = []
     for column in old:
-        name = column.name.casefold()
+        name = folded_name(column.name)
         if name in dropped or name in moved:
             continue
         if name in in_place:
             columns.append(resolved(in_place[name].column, charset, vendor))
         else:
             default = _moved_default(column, defaults[name]) if name in defaults else column.default
-            words = tuple(alter.new_column_names.get(word.casefold(), word) for word in column.expression)
+            words = tuple(alter.new_column_names.get(folded_name(word), word) for word in column.expression)
             columns.append(replace(column, name=renames.get(name, column.name), default=default, expression=words))
     for change in changes:
         if change.old_name is None or change.is_placed:
@@ -287,7 +288,7 @@ def _moved_default(column: ColumnDefinition, default: DeclaredDefault | None) ->
 
 
 def _folded(name: str | None) -> str:
-    return (name or "").casefold()
+    return folded_name(name or "")
 
 
 def _is_possible(change: ColumnChange, known: set[str]) -> bool:
@@ -295,8 +296,8 @@ def _is_possible(change: ColumnChange, known: set[str]) -> bool:
     if not change.if_possible:
         return True
     if change.old_name is not None:
-        return change.old_name.casefold() in known
-    return change.column.name.casefold() not in known
+        return folded_name(change.old_name) in known
+    return folded_name(change.column.name) not in known
 
 
 def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: ColumnDefinition) -> None:
@@ -306,9 +307,9 @@ def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: Colum
     if change.after is None:
         columns.append(column)
         return
-    after = change.after.casefold()
+    after = folded_name(change.after)
     for index, other in enumerate(columns):
-        if other.name.casefold() == after:
+        if folded_name(other.name) == after:
             columns.insert(index + 1, column)
             return
     raise ImpossibleError(f"there is no column {change.after!r}")
@@ -365,6 +366,6 @@ def _versioned(table: TableDefinition) -> TableDefinition:
     row_end = next((column.name for column in columns if column.system_role == "end"), _IMPLICIT[1].name)
     keys = []
     for key in table.keys:
-        has_end = not key.unique or not key.parts or row_end.casefold() in {p.column.casefold() for p in key.parts}
+        has_end = not key.unique or not key.parts or folded_name(row_end) in {folded_name(p.column) for p in key.parts}
         keys.append(key if has_end else replace(key, parts=(*key.parts, KeyPart(row_end))))
     return replace(table, columns=columns, keys=tuple(keys))

@@ -33,6 +33,7 @@ from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.table_names import TemporaryTables, folded
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,7 +80,7 @@ class Catalog:
         """Treat names in upper and lower case as the same from now on."""
         self.ignore_case = True
         self.tables = {name.lowered: state for name, state in self.tables.items()}
-        self.databases = {name.lower(): charset for name, charset in self.databases.items()}
+        self.databases = {folded_name(name): charset for name, charset in self.databases.items()}
         self.foreign_keys.fold()
         self.temporary.fold()
 
@@ -133,7 +134,7 @@ class Catalog:
             case NotParsed():
                 return {key for name in operation.names for key in self._put(name, Unclear(operation.reason))}
             case SetDatabaseCharset():
-                name = operation.database.lower() if self.ignore_case else operation.database
+                name = folded_name(operation.database) if self.ignore_case else operation.database
                 if not (operation.if_not_exists and name in self.databases):
                     self.databases[name] = operation.charset
                 return set()
@@ -202,7 +203,7 @@ class Catalog:
         return touched
 
     def _drop_database(self, database: str) -> set[TableName]:
-        name = database.lower() if self.ignore_case else database
+        name = folded_name(database) if self.ignore_case else database
         self.databases.pop(name, None)
         return self._remove([key for key in self.tables if key.database == name])
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 
 # msgspec looks the types up
@@ -55,7 +56,7 @@ class TableName(NamedTuple):
     @property
     def lowered(self) -> TableName:
         """The name in small letters."""
-        return TableName(self.database.lower(), self.table.lower())
+        return TableName(folded_name(self.database), folded_name(self.table))
 
     @property
     def spellings(self) -> tuple[TableName, ...]:
@@ -230,9 +231,9 @@ class TableDefinition:
 
     def column_index(self, name: str) -> int | None:
         """Place of a column; the server does not tell upper from lower case."""
-        wanted = name.casefold()
+        wanted = folded_name(name)
         for index, column in enumerate(self.columns or ()):
-            if column.name.casefold() == wanted:
+            if folded_name(column.name) == wanted:
                 return index
         return None
 
@@ -246,14 +247,14 @@ class TableDefinition:
         """`ColumnCompletion.sources` of a column."""
         if column.generated is not Generated.VIRTUAL:
             return None
-        by_name = {other.name.casefold(): other for other in self.columns or ()}
+        by_name = {folded_name(other.name): other for other in self.columns or ()}
         found: dict[str, ColumnDefinition] = {}
         waiting = [column]
         while waiting:
             words = waiting.pop().expression
             if not words:
                 return None
-            for other in filter(None, (by_name.get(word.casefold()) for word in words)):
+            for other in filter(None, (by_name.get(folded_name(word)) for word in words)):
                 if other.name not in found and other.generated is Generated.VIRTUAL:
                     waiting.append(other)
                 found[other.name] = other

@@ -15,6 +15,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.parsing.session import table_name
+from binlog_format.names import folded_name
 from binlog_format.vendor import INLINE_KEYS_SINCE, server_version_of, vendor_of
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class ForeignKeys:
                 for name in operation.names:
                     self._put(self._name(name), ())
             case DropDatabase():
-                database = operation.database.lower() if self.ignore_case else operation.database
+                database = folded_name(operation.database) if self.ignore_case else operation.database
                 self.keys = {child: keys for child, keys in self.keys.items() if child.database != database}
 
     def cascading_of(self, child: TableName) -> list[ForeignKey]:
@@ -239,13 +240,11 @@ class ForeignKeys:
 
     def reached_by_update(self, parent: TableName, columns: Iterable[str]) -> list[Cascade]:
         """Tables that an UPDATE of these columns of *parent* may change, likewise."""
-        return self._reached(parent, frozenset(column.casefold() for column in columns))
+        return self._reached(parent, _folded(columns))
 
     def updating_columns(self, parent: TableName) -> frozenset[str]:
         """Columns of *parent*, case-folded, whose UPDATE changes rows of other tables."""
-        return frozenset(
-            column.casefold() for _, key in self.cascades_of(parent) if key.on_update for column in key.parent_columns
-        )
+        return _folded(column for _, key in self.cascades_of(parent) if key.on_update for column in key.parent_columns)
 
     def parents(self) -> frozenset[TableName]:
         """Tables that have such children."""
@@ -260,12 +259,12 @@ class ForeignKeys:
             for cascade in self.cascades_of(table):
                 key = cascade.key
                 action = key.on_delete if changed is None else key.on_update
-                concerned = changed is None or bool(changed & {column.casefold() for column in key.parent_columns})
+                concerned = changed is None or bool(changed & _folded(key.parent_columns))
                 goes = changed is None and action == CASCADE
                 if not action or not concerned or (cascade, goes) in found:
                     continue
                 found[cascade, goes] = cascade
-                ahead.append((cascade.child, None if goes else frozenset(column.casefold() for column in key.columns)))
+                ahead.append((cascade.child, None if goes else _folded(key.columns)))
         return list(dict.fromkeys(found.values()))
 
     def _name(self, name: TableName) -> TableName:
@@ -292,15 +291,15 @@ class ForeignKeys:
 
     def _alter(self, alter: AlterTable) -> None:
         child = self._name(alter.name)
-        dropped = {name.casefold() for name in alter.dropped_foreign_keys}
+        dropped = _folded(alter.dropped_foreign_keys)
         # InnoDB refuses to drop a column of a key: the table is of an engine that has passed over the key.
-        without = {name.casefold() for name, _ in alter.dropped}
+        without = _folded(name for name, _ in alter.dropped)
         kept = [
             key
             for key in self.keys.get(child, ())
-            if key.name.casefold() not in dropped
+            if folded_name(key.name) not in dropped
             and str(_number(child, key.name)) not in dropped
-            and without.isdisjoint(column.casefold() for column in key.columns)
+            and without.isdisjoint(_folded(key.columns))
         ]
         kept = [_doubted(key) if _changes_type(alter, key.columns, key.types) else key for key in kept]
         loses_keys = _Engine.of(alter).ignores_keys
@@ -353,15 +352,14 @@ def _doubted(key: ForeignKey) -> ForeignKey:
 
 def _type(column: ParsedColumn) -> str:
     """Type as both columns of a key have it: lengths of texts, and widths of whole numbers, may differ."""
-    sized = column.numbers if column.type in _SIZED else ()
-    numbers = f"({','.join(map(str, sized))})" if sized else ""
+    numbers = f"({','.join(map(str, column.numbers))})" if column.numbers and column.type in _SIZED else ""
     return f"{column.type}{numbers}{' unsigned' if column.unsigned else ''}"
 
 
 def _types(columns: Iterable[ParsedColumn], names: Iterable[str]) -> tuple[str, ...]:
     """Types of the columns of these names; empty where one of them is not there."""
-    known = {column.name.casefold(): _type(column) for column in columns}
-    found = [known.get(name.casefold(), "") for name in names]
+    known = {folded_name(column.name): _type(column) for column in columns}
+    found = [known.get(folded_name(name), "") for name in names]
     return tuple(found) if all(found) else ()
 
 
@@ -371,18 +369,18 @@ def _fits(key: ForeignKey, parent: CreateTable, *, if_unknown: bool) -> bool:
         return False
     if not parent.columns or not key.types or not key.parent_columns:
         return if_unknown
-    wanted = [name.casefold() for name in key.parent_columns]
+    wanted = [folded_name(name) for name in key.parent_columns]
     indexes = [["" if part.prefix else part.column for part in spec.parts] for spec in parent.keys]
     indexes += [list(own.columns) for own in parent.foreign_keys]  # InnoDB makes an index for each
-    is_indexed = any([name.casefold() for name in index[: len(wanted)]] == wanted for index in indexes)
+    is_indexed = any([folded_name(name) for name in index[: len(wanted)]] == wanted for index in indexes)
     return is_indexed and _types(parent.columns, wanted) == key.types
 
 
 def _changes_type(alter: AlterTable, columns: Sequence[str], types: Sequence[str]) -> bool:
     """True if a column of a key gets another type: servers refuse that while foreign keys are checked."""
-    known = {name.casefold(): type_ for name, type_ in zip(columns, types, strict=False)}
+    known = {folded_name(name): type_ for name, type_ in zip(columns, types, strict=False)}
     return any(
-        known.get(change.old_name.casefold(), _type(change.column)) != _type(change.column)
+        known.get(folded_name(change.old_name), _type(change.column)) != _type(change.column)
         for change in alter.changes
         if change.old_name is not None
     )
@@ -391,8 +389,12 @@ def _changes_type(alter: AlterTable, columns: Sequence[str], types: Sequence[str
 def _number(child: TableName, name: str) -> int:
     """Number in a generated name; 0 for other names."""
     prefix, _, number = name.rpartition(_GENERATED)
-    return int(number) if prefix.casefold() == child.table.casefold() and number.isdecimal() else 0
+    return int(number) if folded_name(prefix) == folded_name(child.table) and number.isdecimal() else 0
 
 
 def _renamed(columns: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(names.get(column.casefold(), column) for column in columns)
+    return tuple(names.get(folded_name(column), column) for column in columns)
+
+
+def _folded(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(folded_name, names))

@@ -23,6 +23,7 @@ from binlog_connector.schema.operations import (
     engine_moves_rows,
 )
 from binlog_connector.schema.parsing.session import BINARY
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +146,7 @@ class KnownOptions:
         """Take names in upper and lower case as the same from now on."""
         self._engines = {name.lowered: engine for name, engine in self._engines.items()}
         self._charsets = {name.lowered: charset for name, charset in self._charsets.items()}
-        self._databases = {name.lower(): charset for name, charset in self._databases.items()}
+        self._databases = {folded_name(name): charset for name, charset in self._databases.items()}
 
     def to_json(self) -> dict[str, object]:
         """All that is known, as plain values; `from_json` reads it."""

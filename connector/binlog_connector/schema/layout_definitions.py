@@ -19,6 +19,7 @@ from binlog_connector.schema.definitions import (
     is_numeric,
 )
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
@@ -105,10 +106,10 @@ def merged_definition(layout: TableLayout, definition: TableDefinition | None) -
     is_whole = len(definition.columns) == len(layout.columns)
     if not layout.has_names and not is_whole:
         return logged
-    by_name = {column.name.casefold(): column for column in definition.columns}
+    by_name = {folded_name(column.name): column for column in definition.columns}
     columns = []
     for place, (column, own) in enumerate(zip(layout.columns, logged.columns, strict=True)):
-        other = definition.columns[place] if column.name is None else by_name.get(column.name.casefold())
+        other = definition.columns[place] if column.name is None else by_name.get(folded_name(column.name))
         if other is None or contradiction(layout, column, other.completion()) is not None:
             columns.append(own)
             is_whole = False
@@ -216,11 +217,11 @@ def _is_blob(column: Column) -> bool:
 
 def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
     """The columns of *completion* that match the names and types of *layout*, in its order."""
-    by_name = {said.name.casefold(): said for said in completion.columns}
+    by_name = {folded_name(said.name): said for said in completion.columns}
     columns = []
     for column in layout.columns:
         name = column.name or ""
-        said = by_name.get(name.casefold())
+        said = by_name.get(folded_name(name))
         if said is None or contradiction(layout, column, said) is not None:
             said = ColumnCompletion(name)
         columns.append(replace(said, name=name))
@@ -229,8 +230,8 @@ def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCo
 
 def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> TableLayout:
     """*layout* with the columns that were taken for hashes by their names, and that a statement has declared."""
-    names = {column.name.casefold() for column in declared}
-    count = next((n for n, column in enumerate(layout.hidden) if (column.name or "").casefold() not in names), None)
+    names = {folded_name(column.name) for column in declared}
+    count = next((n for n, column in enumerate(layout.hidden) if folded_name(column.name or "") not in names), None)
     count = len(layout.hidden) if count is None else count
     return replace(layout, columns=layout.columns + layout.hidden[:count], hidden=layout.hidden[count:])
 
@@ -285,9 +286,9 @@ def row_ends(layout: TableLayout, definition: TableDefinition | None) -> RowEnds
         return possible
     if not definition.versioned:
         return RowEnds((), True)
-    names = {column.name.casefold() for column in definition.columns or () if column.system_role == "end"}
+    names = {folded_name(column.name) for column in definition.columns or () if column.system_role == "end"}
     if layout.has_names:
-        found = tuple(i for i, column in enumerate(layout.columns) if (column.name or "").casefold() in names)
+        found = tuple(i for i, column in enumerate(layout.columns) if folded_name(column.name or "") in names)
     else:
         found = tuple(i for i, column in enumerate(definition.columns or ()) if column.system_role == "end")
     return RowEnds(found, True) if {*found} & {*possible.columns} else possible

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import KeyPart, Period
@@ -208,14 +209,14 @@ class AlterTable:
     def changed_if_there(self) -> frozenset[str]:
         """Old names of columns, case-folded, that are changed or renamed only where they exist."""
         changed = (change.old_name for change in self.changes if change.if_possible and change.old_name is not None)
-        return frozenset(name.casefold() for name in (*self.renamed_if_there, *changed))
+        return frozenset(folded_name(name) for name in (*self.renamed_if_there, *changed))
 
     @property
     def new_column_names(self) -> dict[str, str]:
         """New names of columns by their old ones, which are case-folded."""
-        names = {old.casefold(): new for old, new in self.column_renames}
+        names = {folded_name(old): new for old, new in self.column_renames}
         return names | {
-            change.old_name.casefold(): change.column.name for change in self.changes if change.old_name is not None
+            folded_name(change.old_name): change.column.name for change in self.changes if change.old_name is not None
         }
 
 

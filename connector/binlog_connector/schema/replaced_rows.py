@@ -28,6 +28,7 @@ from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
+from binlog_format.names import folded_name
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.table_events import table_maps_of
@@ -183,8 +184,8 @@ def _uses(text: str, table: TableName, is_alone: bool) -> bool:
     for sql_mode in (0, MODE_ANSI_QUOTES):
         for operation in parse_statement(text, StatementSession(sql_mode=sql_mode, vendor=Vendor.MARIADB)):
             for name in operation.names or () if isinstance(operation, ChangeRows) else ():
-                is_database = name.database.casefold() == table.database.casefold() if name.database else is_alone
-                if is_database and name.table.casefold() == table.table.casefold():
+                is_database = folded_name(name.database) == folded_name(table.database) if name.database else is_alone
+                if is_database and folded_name(name.table) == folded_name(table.table):
                     return True
     return False
 

@@ -16,6 +16,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_connector.schema.table_changes import TableCreated, table_changes
+from binlog_format.names import folded_name
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import SHADOW_PREFIX, SNAPSHOT_DATABASE
@@ -210,10 +211,10 @@ def _with_generated(created: TableCreated, definition: DdlStatement | None, deco
     defined = next((change for change in changes if isinstance(change, TableCreated)), None)
     if defined is None or defined.columns is None or created.columns is None:
         return None
-    generated = {fact.name.casefold(): fact.generated for fact in defined.columns}
-    if generated.keys() != {fact.name.casefold() for fact in created.columns}:
+    generated = {folded_name(fact.name): fact.generated for fact in defined.columns}
+    if generated.keys() != {folded_name(fact.name) for fact in created.columns}:
         return None
-    columns = tuple(replace(fact, generated=generated[fact.name.casefold()]) for fact in created.columns)
+    columns = tuple(replace(fact, generated=generated[folded_name(fact.name)]) for fact in created.columns)
     return replace(created, columns=columns)
 
 

@@ -19,6 +19,7 @@ from binlog_connector.schema.operations import CreateTable, DropDatabase, NotPar
 from binlog_connector.schema.parsing.row_statements import ddl_operations
 from binlog_connector.schema.parsing.session import MODE_NO_ENGINE_SUBSTITUTION
 from binlog_format.events.layout import EventType
+from binlog_format.names import folded_name
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import maps_of_marks
@@ -172,7 +173,7 @@ def later_definitions(statements: Iterable[DdlStatement]) -> dict[TableName, Lat
                 continue
             tables |= dict.fromkeys((name.lowered for name in touched), statement.position)
             if isinstance(operation, DropDatabase):
-                databases[operation.database.lower()] = statement.position
+                databases[folded_name(operation.database)] = statement.position
             elif isinstance(operation, NotParsed) and not operation.names:
                 last = [statement.position]
     return found

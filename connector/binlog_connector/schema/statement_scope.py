@@ -39,6 +39,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_connector.schema.table_names import NameRule, TemporaryTables, folded, has_if_exists
 from binlog_format.events.layout import EventType
+from binlog_format.names import folded_name
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class StatementScope:
         if not calls or not self._functions:
             return None
         return next(
-            (name for name in sorted(self._functions) if name.table.casefold() in calls or ANY_CALL in calls), None
+            (name for name in sorted(self._functions) if folded_name(name.table) in calls or ANY_CALL in calls), None
         )
 
     def _truncated(

@@ -22,6 +22,7 @@ from binlog_connector.schema.parsing.row_statements import statement_operations
 from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import Column, TableLayout
+from binlog_format.names import folded_name
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
@@ -127,10 +128,10 @@ class TableAltered:
         """
         if self.keys_open or not keys:
             return self.keys_open or bool(self.modified)
-        before = {new.casefold(): old.casefold() for old, new in self.renamed.items()}
-        touched = {before.get(fact.name.casefold(), fact.name.casefold()) for fact in self.modified}
-        touched |= {name.casefold() for name in self.dropped}
-        return any(key.casefold() in touched for key in keys)
+        before = {folded_name(new): folded_name(old) for old, new in self.renamed.items()}
+        touched = {before.get(folded_name(fact.name), folded_name(fact.name)) for fact in self.modified}
+        touched |= {folded_name(name) for name in self.dropped}
+        return any(folded_name(key) in touched for key in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,10 +354,10 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
     charset = Defaults(charset=server_charset or UTF8MB4).named(alter.converted_to or alter.charset or OF_DATABASE)
     key = new_primary_key(alter)
-    in_key = {name.casefold() for name in key or ()}
+    in_key = {folded_name(name) for name in key or ()}
 
     def define(column: ColumnDefinition) -> ColumnDefinition:
-        return replace(column, nullable=column.nullable and column.name.casefold() not in in_key)
+        return replace(column, nullable=column.nullable and folded_name(column.name) not in in_key)
 
     added = [change for change in alter.changes if change.old_name is None]
     modified = [change for change in alter.changes if change.old_name is not None]

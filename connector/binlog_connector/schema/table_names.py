@@ -31,6 +31,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Set
@@ -70,7 +71,7 @@ def _folded(value: Any) -> Any:
         return value
     new = {field.name: _folded(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, SetDatabaseCharset | DropDatabase):
-        new["database"] = value.database.lower()
+        new["database"] = folded_name(value.database)
     changed = {name: part for name, part in new.items() if part != getattr(value, name)}
     return replace(value, **changed) if changed else value
 
@@ -252,7 +253,7 @@ class NameRule:
         if tables is None:
             return
         others = (table for table, exists in tables.items() if exists and table != name.table)
-        if is_new and name.table.lower() in map(str.lower, others):
+        if is_new and folded_name(name.table) in map(folded_name, others):
             self._decide(folds=False)
         else:
             tables[name.table] = True
@@ -260,12 +261,12 @@ class NameRule:
     def _drop(self, names: Iterable[TableName]) -> None:
         for name in names:
             tables = self._created.get(name.database, {})
-            for table in [spelling for spelling in tables if spelling.lower() == name.table.lower()]:
+            for table in [spelling for spelling in tables if folded_name(spelling) == folded_name(name.table)]:
                 tables[table] = False  # or the server folds, or it was another one: no longer a proof
 
     def _need(self, name: TableName, may_be_missing: bool) -> None:
         tables = self._created.get(name.database, {})
-        if not may_be_missing and name.table not in tables and name.table.lower() in map(str.lower, tables):
+        if not may_be_missing and name.table not in tables and folded_name(name.table) in map(folded_name, tables):
             self._decide(folds=True)
 
     def _need_parents(self, keys: Iterable[ForeignKey]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.names import folded_name
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.column_types import column_name
@@ -84,8 +85,8 @@ def _left_out_of_mariadb(images: Images, column: int, nulls: Mask, sources: tupl
 def _has_same_sources(images: Images, column: int, before: Int64s, sources: tuple[str, ...] | None) -> Mask:
     """Mask of the updates, by their images *before*, that change none of the *sources* of a column."""
     layout = images.layout
-    by_name = {(column.name or "").casefold(): index for index, column in enumerate(layout.columns)}
-    places = [None] if sources is None else [by_name.get(name.casefold()) for name in sources]
+    by_name = {folded_name(column.name or ""): index for index, column in enumerate(layout.columns)}
+    places = [None] if sources is None else [by_name.get(folded_name(name)) for name in sources]
     same = np.ones(len(before), dtype=np.bool_)
     for place in places:
         if place is None or images.absent_mask(place)[np.concatenate([before, before + 1])].any():

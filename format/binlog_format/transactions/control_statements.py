@@ -23,6 +23,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.gtids.gtid import parse_xa_prepare_event
 from binlog_format.events.layout import EventType
 from binlog_format.extents import blocks_of_group
+from binlog_format.names import folded_name
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.xa import XaId, parse_xid
@@ -126,7 +127,7 @@ def _name(match: re.Match[bytes]) -> str:
         name = match["ansi"].replace(b'""', b'"')
     else:
         name = match["bare"]
-    return name.decode("utf-8", "surrogateescape").casefold()
+    return folded_name(name.decode("utf-8", "surrogateescape"))
 
 
 _MAY_BE_CONTROL = np.zeros(256, dtype=np.bool_)

@@ -22,6 +22,7 @@ from binlog_format.events.table_map_layout import (
     ColumnType,
 )
 from binlog_format.gtids.gtid_history import gtid_text
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
@@ -210,7 +211,7 @@ def first_cascading(
         ends_of: The columns that tell if a version of a row ends, at a position; default: `possible_row_ends`.
     """
     kinds = (DELETES | UPDATES if deletes else frozenset()) | (UPDATES if columns else frozenset())
-    wanted = frozenset(column.casefold() for column in columns)
+    wanted = frozenset(folded_name(column) for column in columns)
     selection = Selection(TableFilter(), groups, table=table, event_types=kinds, decoding=decoding)
     for block in blocks:
         found: list[tuple[int, bool]] = []
@@ -244,7 +245,7 @@ def _first_change(images: Images, columns: Set[str]) -> Int64s:
     changed = np.zeros(len(before), dtype=np.bool_)
     one, other = images.select(before), images.select(before + 1)
     for index, column in enumerate(images.layout.columns):
-        if column.name is not None and column.name.casefold() not in columns:
+        if column.name is not None and folded_name(column.name) not in columns:
             continue
         # A column that the image after has, and the one before has not, was set to something.
         set_to = ~other.absent_mask(index)

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import TableError
+from binlog_format.names import folded_name
 from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class TableFiles(Protocol[File]):
 
 def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
     """See that new rows come with all columns that would else have a default."""
-    brought = {name.casefold() for name in rows.names}
-    missing = [name for name in files.defaulted if name.casefold() not in brought]
+    brought = {folded_name(name) for name in rows.names}
+    missing = [name for name in files.defaulted if folded_name(name) not in brought]
     if missing:
         raise TableError(
             "TABLE_FEATURE",
@@ -127,9 +128,9 @@ def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
 
 def check_generated(files: TableFiles[Any], *rows: pa.Schema) -> None:
     """See that new rows come without the columns that the table makes of others."""
-    brought = {name.casefold() for schema in rows for name in schema.names}
+    brought = {folded_name(name) for schema in rows for name in schema.names}
     made = {"generatedColumns": files.generated, "identityColumns GENERATED ALWAYS": files.numbered}
-    taken = [f"{name} ({kind})" for kind, names in made.items() for name in names if name.casefold() in brought]
+    taken = [f"{name} ({kind})" for kind, names in made.items() for name in names if folded_name(name) in brought]
     if taken:
         raise TableError(
             "TABLE_FEATURE",

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.messages import row_value
+from binlog_format.names import folded_name
 from binlog_format.rows.json.variant_layout import JSON_FIELD, VARIANT
 from binlog_format.rows.json.variants import VariantError, is_json, is_variant, texts_of, variants_of
 
@@ -78,8 +79,8 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a type became another one that does not hold all values of the one before.
     """
-    spelled = {column.name.casefold(): column.name for column in wanted}
-    renamed = {name: spelled.get(name.casefold(), name) for name in there.names if name not in wanted.names}
+    spelled = {folded_name(column.name): column.name for column in wanted}
+    renamed = {name: spelled.get(folded_name(name), name) for name in there.names if name not in wanted.names}
     renamed = {old: new for old, new in renamed.items() if old != new and new not in there.names}
     types = {renamed.get(column.name, column.name): column.type for column in there}
     retyped: dict[str, pa.DataType] = {}
@@ -97,8 +98,10 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
 
 def fitting(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     """The columns of *there* but those whose values *wanted* cannot take."""
-    types = {column.name.casefold(): column.type for column in wanted}
-    wider = {column.name: common_type(column.type, types.get(column.name.casefold(), column.type)) for column in there}
+    types = {folded_name(column.name): column.type for column in wanted}
+    wider = {
+        column.name: common_type(column.type, types.get(folded_name(column.name), column.type)) for column in there
+    }
     return pa.schema([column for column in there if wider[column.name] is not None])
 
 
@@ -196,8 +199,8 @@ def cast_to_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     if rows.schema.equals(schema):
         return rows
-    places = {name.casefold(): index for index, name in enumerate(rows.schema.names)}
-    found = [places.get(field.name.casefold()) for field in schema]
+    places = {folded_name(name): index for index, name in enumerate(rows.schema.names)}
+    found = [places.get(folded_name(field.name)) for field in schema]
     arrays = [
         pa.nulls(rows.num_rows, field.type) if place is None else cast_array(rows.column(place), field)
         for field, place in zip(schema, found, strict=True)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, cast_table, with_texts
@@ -227,8 +228,8 @@ def differing_rows(files: TableFiles[File], before: RowsBefore, found: Sequence[
     Args:
         found: Rows that count as being there, one for a key at most.
     """
-    spelled = {field.name.casefold(): field for field in files.schema}
-    columns = pa.schema([spelled[name.casefold()] for name in before.names if name.casefold() in spelled])
+    spelled = {folded_name(field.name): field for field in files.schema}
+    columns = pa.schema([spelled[folded_name(name)] for name in before.names if folded_name(name) in spelled])
     chosen = [rows.only(before.chosen[rows.numbers]) for rows in found]
     chosen = [rows for rows in chosen if len(rows.rows)]
     if before.sample is not None:
@@ -276,7 +277,7 @@ def differing(shown: ShownRows, held: pa.Table, numbers: Indices) -> Differing |
         if parts[0].equals(parts[1]):
             continue  # nearly always, and several times as fast as row by row
         unequal = ~equal_rows(*parts)
-        if (lacking := shown.lacking.get(name.casefold())) is not None:
+        if (lacking := shown.lacking.get(folded_name(name))) is not None:
             unequal &= ~lacking
         if shown.nulls_prove_nothing:
             unequal &= theirs.is_valid().to_numpy(zero_copy_only=False)

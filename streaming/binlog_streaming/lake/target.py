@@ -4,7 +4,6 @@ A target remembers which query made it, and with every write the batch that it h
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
 
 Places where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`.
-
 Small files that are worth to be joined: `to_be_joined`.
 """
 
@@ -17,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from binlog_format.errors import TableError
+from binlog_format.names import folded_name
 from binlog_streaming.lake.commit_id import (
     GTID_POSITION_KEY,
     KEYS_PROPERTY,
@@ -282,7 +282,7 @@ class Target(ABC):
                 f"{commit_id.source_table}: {self.uri} was made with mode {mode}, the job now sets {commit_id.mode}",
                 hint="Give the new mode another target, and start it with a new checkpoint; or set the mode back",
             )
-        if (keys or "").casefold() != joined_keys(commit_id.keys).casefold():
+        if folded_name(keys or "") != folded_name(joined_keys(commit_id.keys)):
             raise TableError(
                 "KEYS_CHANGED",
                 f"{commit_id.source_table}: {self.uri} has the key {keys or 'none'}, rows in the log have the key "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.names import folded_name
 from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
 
@@ -103,8 +104,8 @@ def cast_layouts(
 def _cast_layout(row_batch: RowBatch, schema: pa.Schema, common: pa.Schema) -> RowBatch:
     if schema.equals(common):
         return row_batch
-    places = {name.casefold(): index for index, name in enumerate(schema.names)}
-    images = CastImages(row_batch.images, common, tuple(places.get(name.casefold()) for name in common.names))
+    places = {folded_name(name): index for index, name in enumerate(schema.names)}
+    images = CastImages(row_batch.images, common, tuple(places.get(folded_name(name)) for name in common.names))
     return replace(row_batch, images=cast("Images", images))
 
 

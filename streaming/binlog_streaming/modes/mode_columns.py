@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import TableError
+from binlog_format.names import folded_name
 from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_streaming.modes.text_kernels import write_places
@@ -67,7 +68,7 @@ def mode_schema(
     own += (ABSENT_FIELD,) if has_absent else ()
     taken = {field.name for field in own}
     # Most formats do not tell upper case from lower case in names of columns.
-    if clash := [name for name in schema.names if name.lower() in taken]:
+    if clash := [name for name in schema.names if folded_name(name) in taken]:
         raise TableError(
             "COLUMN_NAME",
             f"mode {mode} has columns of its own that are called like the table's: {', '.join(clash)}",

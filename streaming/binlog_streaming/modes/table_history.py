@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError, UnsupportedError
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import comparable_table, row_ids
@@ -63,15 +64,15 @@ class TableHistory:
 
     def column(self, name: str) -> int:
         """Index of a column; the server does not tell upper from lower case."""
-        names = [known.casefold() for known in self.schema.names]
-        if name.casefold() not in names:
+        names = [folded_name(known) for known in self.schema.names]
+        if folded_name(name) not in names:
             raise SchemaError(
                 "COLUMN_MISMATCH",
                 f"{self.images.source_table}: a foreign key names column {name}, and its rows have "
                 f"{', '.join(self.schema.names)}",
                 hint='Give the definitions (option schemaFile), or set foreign_keys = "ignore" for the child table',
             )
-        return names.index(name.casefold())
+        return names.index(folded_name(name))
 
     def part(self, columns: Sequence[int]) -> pa.Schema:
         """Schema of the *columns*."""

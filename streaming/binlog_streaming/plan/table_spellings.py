@@ -23,6 +23,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_connector.schema.table_names import NameRule
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.names import folded_name
 from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.cascade_links import Appliance, reached
 from binlog_streaming.plan.cascades import cascades_in
@@ -173,7 +174,7 @@ def _names(
             return (change.name,) if _OR_REPLACE.search(statement.text[:_HEAD_SIZE]) else ()
         case TableAltered() | TableDropped() | TableTruncated() | TableRenamed() | UnsupportedChange():
             return names_of(change)
-        case DatabaseDropped() if change.database != change.database.lower():
+        case DatabaseDropped() if change.database != folded_name(change.database):
             return [name._replace(database=change.database) for name in known]
     return ()
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.rules.rules_on_tables import BoundRule
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array
@@ -355,11 +356,11 @@ def table_forms(
         schema: Columns of the target.
         keys: Columns that tell rows apart; none: nobody knows such.
     """
-    shown, held = BoundRule(rule), {name.casefold(): name for name in schema.names}
+    shown, held = BoundRule(rule), {folded_name(name): name for name in schema.names}
     forms: dict[str, ColumnForm] = {}
     names, missing, hidden, unknown = [], [], [], []
     for column in source.columns:
-        name = held.get(column.name.casefold())
+        name = held.get(folded_name(column.name))
         is_dropped = rule.drops_generated and column.is_generated
         if is_dropped or not shown.shows(column.name) or shown.mask(column.name) is not None:
             hidden.append(column.name)
@@ -368,9 +369,9 @@ def table_forms(
         elif (form := column_form(column, schema.field(name).type, is_mariadb=is_mariadb)) is None:
             unknown.append(column.name)
         else:
-            forms[column.name.casefold()] = form
+            forms[folded_name(column.name)] = form
             names.append(name)
-    key_columns = tuple(forms[key.casefold()] for key in keys if key.casefold() in forms)
+    key_columns = tuple(forms[folded_name(key)] for key in keys if folded_name(key) in forms)
     if len(key_columns) < len(keys) or any(form.literal is None for form in key_columns):
         key_columns = ()
     return TableForms(tuple(forms.values()), tuple(names), key_columns, tuple(missing), tuple(hidden), tuple(unknown))

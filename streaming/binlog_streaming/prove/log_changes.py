@@ -21,6 +21,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_format.errors import BinlogError
 from binlog_format.log.search import end_of_gtids
+from binlog_format.names import folded_name
 from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -69,12 +70,12 @@ class TableImages:
     def __init__(self, schema: pa.Schema, images: StepImages) -> None:
         self._schema = schema
         self._images = images
-        self._places = {name.casefold(): index for index, name in enumerate(schema.names)}
+        self._places = {folded_name(name): index for index, name in enumerate(schema.names)}
         self.signs = np.where(np.isin(images.kinds, _COMING), 1, -1).astype(np.int64)
 
     def column(self, name: str) -> pa.Array:
         """Values of a column; the case of its name does not matter."""
-        place = self._places.get(name.casefold())
+        place = self._places.get(folded_name(name))
         if place is None:
             raise DisturbedError(f"rows in the log have no column {name}")
         return one_array(self._images.values(place, self._schema.field(place).type))

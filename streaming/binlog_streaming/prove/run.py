@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, SchemaError, ServerError
 from binlog_format.messages import count_text
+from binlog_format.names import folded_name
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
@@ -188,7 +189,7 @@ class TableProof:
 
 def _check_columns(before: pa.Schema, now: pa.Schema, forms: TableForms) -> None:
     """See that the job has not changed, since the columns were chosen, which ones can be compared."""
-    came = {name.casefold() for name in now.names}.intersection(name.casefold() for name in forms.missing)
+    came = {folded_name(name) for name in now.names}.intersection(folded_name(name) for name in forms.missing)
     if came or any(name not in now.names or now.field(name).type != before.field(name).type for name in forms.names):
         raise DisturbedError("columns of the target changed")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import BinlogError, SchemaError
+from binlog_format.names import folded_name
 from binlog_format.position import Place, Position
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -224,8 +225,8 @@ def _place(reached: Reached, *, has_gtids: bool) -> LogPlace:
 def target_forms(ours: Reached, theirs: Reached, rule: TableRule, other: TableRule) -> tuple[TableForms, TableForms]:
     """The columns of two targets that are compared: as they are called here, and there."""
     schema, other_schema = ours.target.schema(), theirs.target.schema()
-    held = {name.casefold(): name for name in schema.names if name not in _OWN_COLUMNS}
-    expected = {name.casefold(): name for name in other_schema.names if name not in _OWN_COLUMNS}
+    held = {folded_name(name): name for name in schema.names if name not in _OWN_COLUMNS}
+    expected = {folded_name(name): name for name in other_schema.names if name not in _OWN_COLUMNS}
     forms, names, other_names = {}, [], []
     missing, hidden, unknown = [], [], []
     for key in {**held, **expected}:
@@ -243,7 +244,7 @@ def target_forms(ours: Reached, theirs: Reached, rule: TableRule, other: TableRu
             names.append(held[key])
             other_names.append(expected[key])
     keys: Sequence[str] = split_keys((ours.target.properties() or {}).get(KEYS_PROPERTY, ""))
-    key_columns = tuple(forms[key.casefold()] for key in keys if key.casefold() in forms)
+    key_columns = tuple(forms[folded_name(key)] for key in keys if folded_name(key) in forms)
     if len(key_columns) < len(keys) or any(form.literal is None for form in key_columns):
         key_columns = ()
     found = TableForms(tuple(forms.values()), tuple(names), key_columns, tuple(missing), tuple(hidden), tuple(unknown))

@@ -18,6 +18,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.messages import row_value
+from binlog_format.names import folded_name
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.row_values import RowsBefore, ShownRows, differing
@@ -119,7 +120,7 @@ class RowEvidence:
     ) -> BrokenChain | None:
         names = [name for name in columns.names if name not in keys]
         has_values = _has_values(images, columns, names)
-        lacking = {name.casefold(): ~(has[later] & has[earlier]) for name, has in has_values.items()}
+        lacking = {folded_name(name): ~(has[later] & has[earlier]) for name, has in has_values.items()}
         shown = ShownRows(_rows_of(images, columns, names, later), lacking, self.nulls_prove_nothing)
         found = differing(shown, _rows_of(images, columns, names, earlier), np.arange(len(later)))
         if found is None:
@@ -148,7 +149,7 @@ class RowEvidence:
 
         def shown(numbers: Indices) -> ShownRows:
             wanted = firsts[numbers]
-            lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items()}
+            lacking = {folded_name(name): ~has[wanted] for name, has in has_values.items()}
             return ShownRows(_rows_of(images, columns, names, wanted), lacking, self.nulls_prove_nothing)
 
         is_chosen = np.zeros(len(firsts), np.bool_)
@@ -308,10 +309,10 @@ def _command(images: StepImages) -> str:
 
 
 def _differences(different: DifferentRow, masked: Collection[str]) -> str:
-    hidden = {name.casefold() for name in masked}
+    hidden = {folded_name(name) for name in masked}
     texts = []
     for name, value in different.shown.items():
-        if name.casefold() in hidden:
+        if folded_name(name) in hidden:
             texts.append(f"{name} (masked)")
         else:
             there, needed = (row_value(_shortened(repr(found))) for found in (different.held[name], value))

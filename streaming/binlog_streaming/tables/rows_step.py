@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError, UnsupportedError
+from binlog_format.names import folded_name
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.rows.json.variant_layout import JSON_FIELD
@@ -115,9 +116,9 @@ class RowsContent:
         name, logged = TableName(layout.database, layout.table), layout.logged or layout
         definition = facts.definition_at(name, self.last.position, logged)
         columns = () if definition is None else definition.columns or ()
-        names = {column.name.casefold() for column in columns if column.declared == "json"}
-        names -= {name.casefold() for name in self.rule.mask}
-        marked = (field.with_metadata(JSON_FIELD) if field.name.casefold() in names else field for field in schema)
+        names = {folded_name(column.name) for column in columns if column.declared == "json"}
+        names -= {folded_name(name) for name in self.rule.mask}
+        marked = (field.with_metadata(JSON_FIELD) if folded_name(field.name) in names else field for field in schema)
         return pa.schema(list(marked))
 
     @property
@@ -147,11 +148,11 @@ class RowsContent:
         """
         if mode is Mode.CHANGELOG:
             return ()
-        spelled = {name.casefold(): name for name in self.images[0].names}
+        spelled = {folded_name(name): name for name in self.images[0].names}
         if self.derived is not None:
-            return tuple(spelled[key.casefold()] for key in self.derived.keys)
+            return tuple(spelled[folded_name(key)] for key in self.derived.keys)
         keys = [
-            tuple(spelled[key.casefold()] for key in self._keys_of(row_batch, mode)) for row_batch in self.row_batches
+            tuple(spelled[folded_name(key)] for key in self._keys_of(row_batch, mode)) for row_batch in self.row_batches
         ]
         for other in keys[1:]:
             if other != keys[0]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.layout_definitions import may_have_declared_types
 from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed, UnsupportedChange
 from binlog_format.errors import BinlogError
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,
     ColumnCompletion,
@@ -90,7 +91,9 @@ def with_types(index: TableIndex, types: Callable[[], Types]) -> TableIndex:
     known = types() if lacks_types(layout) else {}
     if not known:
         return index
-    columns = [ColumnCompletion(str(column.name), known.get(str(column.name).casefold())) for column in layout.columns]
+    columns = [
+        ColumnCompletion(str(column.name), known.get(folded_name(str(column.name)))) for column in layout.columns
+    ]
     said = [
         completion if contradiction(layout, column, completion) is None else ColumnCompletion(completion.name)
         for column, completion in zip(layout.columns, columns, strict=True)
@@ -117,19 +120,19 @@ def _after(held: dict[str, str], properties: Mapping[str, str] | None, change: o
 def _altered(held: dict[str, str], change: TableAltered) -> dict[str, str]:
     types = dict(held)
     for name in change.dropped:
-        types.pop(name.casefold(), None)
+        types.pop(folded_name(name), None)
     for old, new in change.renamed.items():
-        kind = types.pop(old.casefold(), None)
+        kind = types.pop(folded_name(old), None)
         # Two that change their names would be changed back by a batch that is done again.
-        if kind is not None and new.casefold() not in held:
-            types[new.casefold()] = kind
+        if kind is not None and folded_name(new) not in held:
+            types[folded_name(new)] = kind
     for fact in (*change.added, *change.modified):
         _set(types, fact.column)
     return types
 
 
 def _set(types: dict[str, str], column: Column) -> None:
-    name, declared = str(column.name).casefold(), column.declared or ""
+    name, declared = folded_name(str(column.name)), column.declared or ""
     if declared.startswith(_ONLY_DECLARED):
         types[name] = declared
     else:

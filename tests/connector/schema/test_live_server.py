@@ -14,6 +14,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format import open_log
+from binlog_format.names import folded_name
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from tests.connector.schema.layouts import differences, seen_layouts
@@ -64,6 +65,15 @@ def test_definitions_from_ddl_are_what_full_metadata_says(mariadb_server: MariaD
         found, compared = differences(history, seen_layouts(history.observed(expanded(log.blocks()))))
     assert found == []
     assert compared > 50
+
+
+def test_names_fold_letter_by_letter_as_the_server_does(mariadb_server: MariaDbServer) -> None:
+    letters = "".join(chr(code) for code in range(0x80, 0xFFFE) if not 0xD800 <= code < 0xE000)
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT LOWER(CONVERT(%s USING utf8mb3) COLLATE utf8mb3_general_ci)", [letters])
+        ((small,),) = cursor.fetchall()
+    assert "".join(map(folded_name, letters)) == small == folded_name(letters)
+    assert small != letters.lower()
 
 
 KEY_STATEMENTS = (

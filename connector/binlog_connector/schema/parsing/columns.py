@@ -18,6 +18,7 @@ from binlog_connector.schema.parsing.defaults import (
 from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_REAL_AS_FLOAT, TokenKind
 from binlog_connector.schema.parsing.session import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_format.events.charsets import can_hold
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import Generated, character_size
 from binlog_format.vendor import Vendor
 
@@ -319,8 +320,8 @@ def _generated(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:
-    texts = [token.text.casefold() for token in tokens if not (token.kind is TokenKind.SYMBOL and token.text in "()")]
-    return texts == ["json_valid", name.casefold()]
+    texts = [folded_name(token.text) for token in tokens if not (token.kind is TokenKind.SYMBOL and token.text in "()")]
+    return texts == ["json_valid", folded_name(name)]
 
 
 def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | None = None) -> ColumnDefinition:

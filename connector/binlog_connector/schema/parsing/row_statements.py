@@ -48,6 +48,7 @@ from binlog_connector.schema.parsing.session import (
     table_name,
 )
 from binlog_format.events.layout import EventType
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,7 +129,7 @@ def _calls(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for match in _CALL.finditer(text):
         for part in re.findall(_NAME, match.group(1)):
-            found[part.strip('`"').casefold()] = None
+            found[folded_name(part.strip('`"'))] = None
         if len(found) > _CALLS_MAX:
             return (ANY_CALL,)
     return tuple(sorted(found.keys() - _NO_CALLS))
@@ -169,7 +170,7 @@ def _common_tables(reader: TokenReader) -> frozenset[str]:
     reader.accept("RECURSIVE")
     names = []
     while True:
-        names.append(reader.name().casefold())
+        names.append(folded_name(reader.name()))
         if reader.at_symbol("("):
             reader.group()
         if not reader.accept("AS"):
@@ -266,19 +267,19 @@ class _Tables:
         return alias
 
     def _put(self, name: TableName | None, alias: str) -> None:
-        if name is not None and name.table.casefold() in self._common and name.database == self._session.database:
+        if name is not None and folded_name(name.table) in self._common and name.database == self._session.database:
             name = None
         key = alias or (name.table if name is not None else "")
         if key:
-            self._by_alias[key.casefold()] = name
+            self._by_alias[folded_name(key)] = name
 
     def all(self) -> tuple[TableName, ...]:
         return tuple(dict.fromkeys(name for name in self._by_alias.values() if name is not None))
 
     def called(self, *parts: str) -> TableName | None:
         """The table that is called so: `alias`, `table` or `database.table`; None: it is none of a database."""
-        if len(parts) == 1 and parts[0].casefold() in self._by_alias:
-            return self._by_alias[parts[0].casefold()]
+        if len(parts) == 1 and folded_name(parts[0]) in self._by_alias:
+            return self._by_alias[folded_name(parts[0])]
         return TableName(parts[0], parts[1]) if len(parts) > 1 else TableName(self._session.database, parts[0])
 
 

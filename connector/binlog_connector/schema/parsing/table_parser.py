@@ -30,6 +30,7 @@ from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, column_name, table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
 from binlog_connector.schema.partitions.parser import parse_converted_table, parse_partition_change, parse_partitioning
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import Period, TableName
@@ -198,7 +199,7 @@ def _with_own_default(change: ColumnChange, alter: AlterTable) -> ColumnChange:
     MariaDB sql/sql_table.cc: mysql_prepare_alter_table. Of other columns both servers refuse that, MySQL 9.7 of all.
     """
     column = change.column
-    found = [default for name, default in alter.defaults if name.casefold() == column.name.casefold()]
+    found = [default for name, default in alter.defaults if folded_name(name) == folded_name(column.name)]
     if not found or not (change.old_name is None or change.is_placed):
         return change
     default = found[0] and (found[0] if column.type == "timestamp" else replace(found[0], time_zone=None))
@@ -317,8 +318,8 @@ def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_po
 def _with_change(alter: AlterTable, change: ColumnChange) -> AlterTable:
     # MariaDB sql/sql_table.cc: handle_if_exists_options: of what IF NOT EXISTS adds, only the first of a name counts,
     # also after a column that gets this name, or would get it.
-    names = {other.column.name.casefold() for other in alter.changes}
-    if change.if_possible and change.old_name is None and change.column.name.casefold() in names:
+    names = {folded_name(other.column.name) for other in alter.changes}
+    if change.if_possible and change.old_name is None and folded_name(change.column.name) in names:
         return alter
     return replace(alter, changes=(*alter.changes, change))
 

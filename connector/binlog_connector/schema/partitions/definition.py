@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_format.names import folded_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -31,7 +33,7 @@ class Expression:
 
     def renamed(self, names: Mapping[str, str]) -> Expression:
         """The same, of columns that have other names; see `Partitioning.renamed`."""
-        text = names.get(self.text.casefold(), self.text) if self.op == COLUMN else self.text
+        text = names.get(folded_name(self.text), self.text) if self.op == COLUMN else self.text
         return Expression(self.op, text, tuple(operand.renamed(names) for operand in self.operands))
 
     def columns(self) -> Iterable[str]:
@@ -80,8 +82,8 @@ class Partitioning:
 
     def places(self, names: Iterable[str]) -> dict[str, int | None]:
         """The place of each partition that is asked for; None: there is none of that name."""
-        known = {partition.name.casefold(): place for place, partition in enumerate(self.partitions)}
-        return {name: known.get(name.casefold()) for name in names}
+        known = {folded_name(partition.name): place for place, partition in enumerate(self.partitions)}
+        return {name: known.get(folded_name(name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from binlog_connector.schema.partitions.values import (
     whole_numbers,
 )
 from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -145,10 +146,10 @@ class PartitionRows:
         assert definition.partitioning is not None, f"{definition.name}: it has no partitions"
         self._table = definition.name
         self._partitioning = definition.partitioning
-        self._definitions = {column.name.casefold(): column for column in definition.columns or ()}
+        self._definitions = {folded_name(column.name): column for column in definition.columns or ()}
         self._chosen = chosen
         for name in self.columns:
-            column = self._definitions.get(name.casefold())
+            column = self._definitions.get(folded_name(name))
             # Row images may come without it, and what is computed is not computed anew.
             if column is not None and column.generated is not None:
                 raise NotEvaluatedError(f"column {name} is a generated one")
@@ -176,8 +177,8 @@ class PartitionRows:
         Raises:
             SchemaError: `PARTITION_BOUNDS`: a row has a value of which the server may have made something else.
         """
-        wanted = {name.casefold() for name in self.columns}
-        arrays = {name.casefold(): _array(rows, name) for name in rows.schema.names if name.casefold() in wanted}
+        wanted = {folded_name(name) for name in self.columns}
+        arrays = {folded_name(name): _array(rows, name) for name in rows.schema.names if folded_name(name) in wanted}
         try:
             parts = self._parts(arrays, rows.num_rows)
         except NotEvaluatedError as error:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.default_times import UnknownDefaultError, zone_offset
 
 if TYPE_CHECKING:
@@ -65,14 +66,14 @@ class Columns(NamedTuple):
 
     def definition(self, name: str) -> ColumnDefinition:
         """Definition of a column. Raises `NotEvaluatedError`: there is none of that name."""
-        found = self.definitions.get(name.casefold())
+        found = self.definitions.get(folded_name(name))
         if found is None:
             raise NotEvaluatedError(f"the known definition has no column {name}")
         return found
 
     def array(self, name: str) -> pa.Array:
         """The values of a column. Raises `NotEvaluatedError`: there is none of that name."""
-        found = self.arrays.get(name.casefold())
+        found = self.arrays.get(folded_name(name))
         if found is None:
             raise NotEvaluatedError(f"the rows have no column {name}")
         return found

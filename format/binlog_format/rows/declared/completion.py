@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType, can_be_hash
+from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import DeclaredDefault, Generated, character_size, fits, split_declared
 from binlog_format.vendor import Vendor
 
@@ -220,7 +221,7 @@ _HINT = (
 
 def contradiction(layout: TableLayout, column: Column, said: ColumnCompletion) -> str | None:
     """Reason why *column* of *layout* cannot be the column that *said* describes; None: it can."""
-    if column.name is not None and column.name.casefold() != said.name.casefold():
+    if column.name is not None and folded_name(column.name) != folded_name(said.name):
         return f"the log calls it {column.name!r}, the schema {said.name!r}"
     labels = None if said.enum_values is None else len(said.enum_values)
     if said.declared is not None and not fits(column, said.declared, said.charset, labels, layout.vendor):

@@ -31,6 +31,7 @@ from binlog_format.events.table_map_edits import keyed_table_map
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
 from binlog_format.memory_kernels import gather
+from binlog_format.names import folded_name
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import checked_counts
@@ -175,8 +176,8 @@ class TableIndex:
         Args:
             names: Of the key's columns, in key order; where the layout does not have them all, nothing changes.
         """
-        columns = {str(column.name).casefold(): index for index, column in enumerate(self.layout.columns)}
-        key = [columns[name.casefold()] for name in names if name.casefold() in columns]
+        columns = {folded_name(str(column.name)): index for index, column in enumerate(self.layout.columns)}
+        key = [columns[folded_name(name)] for name in names if folded_name(name) in columns]
         if self.layout.primary_key or not names or len(key) < len(names):
             return self
         layout = parse_table_map(keyed_table_map(self.layout.table_map, key), self.layout.vendor)

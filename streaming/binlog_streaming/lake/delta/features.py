@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from binlog_format.errors import TableError
+from binlog_format.names import folded_name
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.lake.delta.generated import EXPLICIT, generated_columns, identity_columns, is_numbered
@@ -140,7 +141,7 @@ def check_changed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[
     """
     checks, uses = row_checks(after)
     made, unmade = generated_columns(after)
-    names = {old for old, new in renamed.items() if old.casefold() != new.casefold()}
+    names = {old for old, new in renamed.items() if folded_name(old) != folded_name(new)}
     checks = [check for check in [*row_checks(before)[0], *checks] if not names.isdisjoint(check.columns.values())]
     uses += [f"{check.feature} ({check.name}: {check.expression}) of a column that is renamed" for check in checks]
     made = [column for column in [*generated_columns(before)[0], *made] if names & {column.name, column.column}]

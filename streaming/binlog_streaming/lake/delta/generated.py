@@ -19,6 +19,7 @@ from binlog_connector.rules.predicate_parser import PredicateError
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenKind, TokenReader
 from binlog_format.errors import TableError
 from binlog_format.messages import row_value
+from binlog_format.names import folded_name
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.row_checks import TEXT_LENGTH, see_tokens
 from binlog_streaming.lake.row_values import one_array
@@ -82,7 +83,7 @@ def _generated_column(
         function, name, numbers = _call(TokenReader(Lexer(expression)))
     except DdlSyntaxError as error:
         raise PredicateError(str(error), error.at) from error
-    base = next((other for other in columns if other["name"].casefold() == name.casefold()), None)
+    base = next((other for other in columns if folded_name(other["name"]) == folded_name(name)), None)
     if base is None or GENERATION in base.get("metadata", {}):
         raise PredicateError(f"a column that is not generated expected, got {name}", 0)
     if base["type"] == "timestamp" and function:

@@ -27,6 +27,7 @@ from binlog_connector.rules.predicate_parser import (
 )
 from binlog_format.errors import TableError
 from binlog_format.messages import row_value
+from binlog_format.names import folded_name
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.row_values import one_array
 
@@ -112,11 +113,11 @@ class RowCheck:
 def row_checks(metadata: Metadata) -> tuple[list[RowCheck], list[str]]:
     """Rules of a table that are kept here; and those that are not, as messages name them, with their reasons."""
     columns = metadata.columns
-    known = {column["name"].casefold(): column for column in columns}
+    known = {folded_name(column["name"]): column for column in columns}
     keys = tuple(
-        known[key.casefold()]["name"]
+        known[folded_name(key)]["name"]
         for key in split_keys(metadata.configuration.get(KEYS_PROPERTY, ""))
-        if key.casefold() in known
+        if folded_name(key) in known
     )
     checks: list[RowCheck] = []
     refused: list[str] = []
@@ -145,7 +146,7 @@ def _row_check(
     condition = parse_predicate(expression, compares_columns=True)
     shown = [PredicateColumn(column["name"], _kind(column), json.dumps(column["type"])) for column in columns]
     asked, evaluation = evaluation_of(condition, shown)
-    _see_same({column.name.casefold(): column.kind for column in shown}, condition)
+    _see_same({folded_name(column.name): column.kind for column in shown}, condition)
     return RowCheck(feature, name, expression, {index: shown[index].name for index in asked}, keys, evaluation)
 
 
@@ -184,7 +185,7 @@ def _see_same(kinds: Mapping[str, pa.DataType], condition: Condition) -> None:
         case Nullness():
             pass
         case ColumnComparison():
-            kind = kinds[condition.column.name.casefold()]
+            kind = kinds[folded_name(condition.column.name)]
             if kind == pa.null() or pa.types.is_floating(kind):
                 raise PredicateError("columns of whole numbers, DECIMAL, STRING or DATE expected", condition.other.at)
             if pa.types.is_boolean(kind) and condition.operator not in ("=", "<>", "!="):
@@ -192,7 +193,7 @@ def _see_same(kinds: Mapping[str, pa.DataType], condition: Condition) -> None:
         case Likeness():
             raise PredicateError("a comparison, IN, BETWEEN or IS NULL expected", condition.column.at)
         case _:
-            _see_comparison(kinds[condition.column.name.casefold()], condition)
+            _see_comparison(kinds[folded_name(condition.column.name)], condition)
 
 
 def _see_comparison(kind: pa.DataType, condition: ValueComparison | Membership) -> None:

@@ -22,6 +22,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType, StringType
 from pyiceberg.utils.decimal import decimal_required_bytes, decimal_to_bytes
 
+from binlog_format.names import folded_name
 from binlog_streaming.lake.iceberg.schema import unused_name
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.settings.choices import unpartitionable, valueless
@@ -126,7 +127,7 @@ _FIRST_FIELD = 1000
 def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -> PartitionSpec:
     """Partition spec of a new table. *rules*: what the settings ask for; none: it is not."""
     fields = []
-    taken = {name.casefold() for name in schema.column_names}
+    taken = {folded_name(name) for name in schema.column_names}
     for number, rule in enumerate(rules):
         transform = parse_transform(rule.iceberg_transform)
         column = next((column for column in schema.fields if column.name == rule.column), None)
@@ -142,7 +143,7 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
         if rule.function != "identity":
             # Of a column that was always there, or of another field; readers do not tell upper from lower case.
             name = unused_name(f"{rule.column}_{rule.function}", taken)
-        taken.add(name.casefold())
+        taken.add(folded_name(name))
         fields.append(
             PartitionField(source_id=column.field_id, field_id=_FIRST_FIELD + number, transform=transform, name=name)
         )

@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, make_compatible_na
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from binlog_format.errors import TableError, UnsupportedError
+from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -64,21 +65,21 @@ def _inner_paths(column: pa.Field) -> Iterator[str]:
 def file_schema(schema: Schema) -> Schema:
     """The columns as files have them, with names that Avro takes, no two alike; readers go by their numbers."""
     plain = [make_compatible_name(field.name) for field in schema.fields]
-    if len({name.casefold() for name in plain}) == len(plain):
+    if len({folded_name(name) for name in plain}) == len(plain):
         return sanitize_column_names(schema)
     fields, taken = [], set[str]()
     for field, name in zip(schema.fields, plain, strict=True):
         unused = unused_name(name, taken)
-        taken.add(unused.casefold())
+        taken.add(folded_name(unused))
         fields.append(field.model_copy(update={"name": unused}))
     return sanitize_column_names(Schema(*fields, schema_id=schema.schema_id))
 
 
 def unused_name(name: str, taken: Container[str]) -> str:
-    """*name*, with a number if it is one of *taken*, which are casefolded."""
+    """*name*, with a number if it is one of *taken*, which are folded."""
     numbers = itertools.count(2)
     unused = name
-    while unused.casefold() in taken:
+    while folded_name(unused) in taken:
         unused = f"{name}_{next(numbers)}"
     return unused
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY
 from binlog_streaming.lake.evolution import cast_table, text_fields
@@ -160,8 +161,8 @@ class LinkedTable:
         return TableHistory(self._images, schema, keys, history.times, cast_table(before, schema))
 
     def _index(self, name: str) -> int | None:
-        names = [known.casefold() for known in self.known_schema.names]
-        return names.index(name.casefold()) if name.casefold() in names else None
+        names = [folded_name(known) for known in self.known_schema.names]
+        return names.index(folded_name(name)) if folded_name(name) in names else None
 
     @cached_property
     def _cast_layout(self) -> tuple[pa.Schema, StepImages]:
@@ -221,8 +222,8 @@ class HeldRows:
         if self.target is None:
             return None
         own = mode_schema(self.mode, pa.schema([]), self.rule.deletes, OnCascade.APPLY).names
-        gone = {*own} | {name.casefold() for name in dropped_columns(self.target)}
-        return text_fields(pa.schema([field for field in self.target.schema() if field.name.casefold() not in gone]))
+        gone = {*own} | {folded_name(name) for name in dropped_columns(self.target)}
+        return text_fields(pa.schema([field for field in self.target.schema() if folded_name(field.name) not in gone]))
 
     def matching(self, wanted: Sequence[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Rows that may have the values of a row of one of *wanted*; others may be among them.
@@ -296,5 +297,5 @@ def _matching(rows: pa.RecordBatch, wanted: Sequence[pa.Table]) -> Mask:
 
 
 def _spelled(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    known = {name.casefold(): name for name in schema.names}
-    return [known.get(name.casefold(), name) for name in names]
+    known = {folded_name(name): name for name in schema.names}
+    return [known.get(folded_name(name), name) for name in names]

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.table_names import ghost_of
 from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
@@ -117,10 +118,10 @@ class _Columns:
 
     def matched_by(self, before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
         """The key by which rows of the table and its ghost are brought together; empty: they have none in common."""
-        spelled = {name.casefold(): name for name in self.compared}
+        spelled = {folded_name(name): name for name in self.compared}
         for keys in (before, now):
-            if keys and all(key.casefold() in spelled for key in keys):
-                return tuple(spelled[key.casefold()] for key in keys)
+            if keys and all(folded_name(key) in spelled for key in keys):
+                return tuple(spelled[folded_name(key)] for key in keys)
         return ()
 
 
@@ -129,22 +130,22 @@ def _columns(context: StatementContext, target: Target, own: list[str], wanted: 
     if target.properties() is None:
         return _Columns(tuple(wanted.names), wanted, tuple(own), tuple(own), ())
     there, name = target.schema(), str(context.table.name)
-    before = {column.casefold() for column in dropped_columns(target)}
+    before = {folded_name(column) for column in dropped_columns(target)}
     try:
-        reconciled(pa.schema([field for field in there if field.name.casefold() not in before]), wanted, name)
+        reconciled(pa.schema([field for field in there if folded_name(field.name) not in before]), wanted, name)
     except SchemaError:
         if has_rows(target):
             raise
     # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
     held = fitting(there, wanted)
     schema = reconciled(held, wanted, name).applied_to(held)
-    live, columns = {column.casefold() for column in own}, {column.casefold() for column in wanted.names}
+    live, columns = {folded_name(column) for column in own}, {folded_name(column) for column in wanted.names}
     return _Columns(
         held=tuple(held.names),
         schema=schema,
-        live=tuple(column for column in schema.names if column.casefold() in live),
-        compared=tuple(column for column in schema.names[: len(held)] if column.casefold() in live - before),
-        dropped=tuple(column for column in schema.names if column.casefold() not in columns),
+        live=tuple(column for column in schema.names if folded_name(column) in live),
+        compared=tuple(column for column in schema.names[: len(held)] if folded_name(column) in live - before),
+        dropped=tuple(column for column in schema.names if folded_name(column) not in columns),
     )
 
 
@@ -171,8 +172,8 @@ class _GhostRows:
         cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
     ) -> _GhostRows:
         own = _own_values(context, columns.schema)
-        live = {column.casefold() for column in columns.live}
-        names = [name for name in ghost.schema.names if name.casefold() in live]
+        live = {folded_name(column) for column in columns.live}
+        names = [name for name in ghost.schema.names if folded_name(name) in live]
         batches = [with_values(cast_to_schema(batch.select(names), columns.schema), own) for batch in ghost]
         rows = pa.Table.from_batches(batches, columns.schema).combine_chunks()
         numbers = np.arange(len(rows), dtype=np.int64)

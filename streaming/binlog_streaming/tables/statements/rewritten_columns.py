@@ -28,6 +28,7 @@ from binlog_connector.schema.effects.conversion import Converted, Same, Unknown,
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import TableError
+from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, text_fields
@@ -152,24 +153,24 @@ def rewritten_columns(
     alter = _operation(context, change)
     if alter is None or not _may_rewrite(alter):
         return {}
-    gone = {name.casefold() for name in (*dropped, *change.dropped)}
-    names = {name.casefold(): name for name in target.schema().names if name.casefold() not in gone}
+    gone = {folded_name(name) for name in (*dropped, *change.dropped)}
+    names = {folded_name(name): name for name in target.schema().names if folded_name(name) not in gone}
     changes = [
         (names[old], changed)
         for changed in _changes(context, alter).values()
-        if (old := changed.old.name.casefold()) in names and not isinstance(changed.effect, Same)
+        if (old := folded_name(changed.old.name)) in names and not isinstance(changed.effect, Same)
     ]
     if not changes or not has_rows(target):
         return {}
     # Columns that the statement names first: others may change because of them.
     changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)
-    in_key = {key.casefold() for key in keys}
+    in_key = {folded_name(key) for key in keys}
     converted = {name: column for name, changed in changes if (column := _converted(context, target, name, changed))}
     failing = _failing(target, [column for column in converted.values() if column.effect and column.effect.may_fail])
     return {
         changed.new.name: converted[name]
         if name in converted and name not in failing
-        else _nulled(context, target, name, changed, failing.get(name, ""), in_key=name.casefold() in in_key)
+        else _nulled(context, target, name, changed, failing.get(name, ""), in_key=folded_name(name) in in_key)
         for name, changed in changes
     }
 
@@ -189,9 +190,9 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
 
 def _may_rewrite(alter: AlterTable) -> bool:
     """True if a statement does more than add, drop and rename; a name that is dropped and added has another meaning."""
-    added = {change.column.name.casefold() for change in alter.changes if change.old_name is None}
+    added = {folded_name(change.column.name) for change in alter.changes if change.old_name is None}
     modifies = any(change.old_name is not None for change in alter.changes)
-    modifies |= any(name.casefold() in added for name, _ in alter.dropped)
+    modifies |= any(folded_name(name) in added for name, _ in alter.dropped)
     return modifies or alter.converted_to is not None or any(key.name == PRIMARY for key in alter.new_keys)
 
 
@@ -262,8 +263,8 @@ def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effec
         return change.effect
     if shown.mask(name) is not None:
         return Unknown("its values are masked")
-    where = (shown.rule.where or "").casefold()
-    if re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", where):
+    where = folded_name(shown.rule.where or "")
+    if re.search(rf"(?<!\w){re.escape(folded_name(name))}(?!\w)", where):
         return Unknown("the rows of the target are chosen by it (where)")
     return change.effect
 
@@ -283,28 +284,30 @@ def without_generated(
     if not rule.drops_generated:
         return change
     before = _Before(context, columns)
-    olds = {new.casefold(): old for old, new in change.renamed.items()}
+    olds = {folded_name(new): old for old, new in change.renamed.items()}
     added = [fact for fact in change.added if not fact.generated]
     modified: list[ColumnFacts] = []
     dropped: list[str] = []
     for fact in change.modified:
-        old = olds.get(fact.name.casefold(), fact.name)
+        old = olds.get(folded_name(fact.name), fact.name)
         if fact.generated:
             dropped += [old] if before.is_plain(old) else []
         elif before.is_plain(old):
             modified.append(fact)
         else:
             added.append(replace(fact, existing=None, unknown=_COMPUTED))
-    became = {olds.get(fact.name.casefold(), fact.name).casefold() for fact in change.modified if fact.generated}
-    renamed = {old: new for old, new in change.renamed.items() if old.casefold() not in became and before.is_plain(old)}
-    told = {fact.name.casefold(): bool(fact.generated) for fact in (*change.added, *change.modified)}
+    became = {folded_name(olds.get(folded_name(fact.name), fact.name)) for fact in change.modified if fact.generated}
+    renamed = {
+        old: new for old, new in change.renamed.items() if folded_name(old) not in became and before.is_plain(old)
+    }
+    told = {folded_name(fact.name): bool(fact.generated) for fact in (*change.added, *change.modified)}
     after = change.primary_key or tuple(_renamed(key, change.renamed) for key in keys)
     generated = [
         key
         for key in rule.keys or after
-        if told.get(key.casefold(), before.is_generated(olds.get(key.casefold(), key)))
+        if told.get(folded_name(key), before.is_generated(olds.get(folded_name(key), key)))
     ]
-    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, {key.casefold() for key in generated})
+    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, {folded_name(key) for key in generated})
     return replace(
         change, renamed=renamed, added=tuple(added), modified=tuple(modified), dropped=(*change.dropped, *dropped)
     )
@@ -317,12 +320,12 @@ class _Before:
     columns: frozenset[str]
 
     def is_plain(self, name: str) -> bool:
-        column = self._defined.get(name.casefold())
+        column = self._defined.get(folded_name(name))
         # A target has no generated columns: what it has was none.
-        return name.casefold() in self.columns if column is None else column.generated is None
+        return folded_name(name) in self.columns if column is None else column.generated is None
 
     def is_generated(self, name: str) -> bool:
-        column = self._defined.get(name.casefold())
+        column = self._defined.get(folded_name(name))
         return column is not None and column.generated is not None
 
     @cached_property
@@ -330,8 +333,8 @@ class _Before:
         context = self.context
         table = context.facts.definition_before(context.table.name, context.step.statement, context.rows_layout)
         columns = () if table is None else table.columns or ()
-        return {column.name.casefold(): column for column in columns if column.knows("generated")}
+        return {folded_name(column.name): column for column in columns if column.knows("generated")}
 
 
 def _renamed(name: str, renamed: Mapping[str, str]) -> str:
-    return next((new for old, new in renamed.items() if old.casefold() == name.casefold()), name)
+    return next((new for old, new in renamed.items() if folded_name(old) == folded_name(name)), name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
@@ -100,20 +101,20 @@ class _Columns:
     filled: dict[str, pa.Scalar] = field(default_factory=dict)
 
     def rename(self, renamed: Mapping[str, str]) -> None:
-        olds = {name.casefold(): name for name in self.types}
+        olds = {folded_name(name): name for name in self.types}
         # Of a column that the target lacks, or has renamed already, the rows bring what its new name stands for.
-        self.dropped -= {new for old, new in renamed.items() if old.casefold() not in olds}
-        pairs = {olds[old.casefold()]: new for old, new in renamed.items() if old.casefold() in olds}
+        self.dropped -= {new for old, new in renamed.items() if folded_name(old) not in olds}
+        pairs = {olds[folded_name(old)]: new for old, new in renamed.items() if folded_name(old) in olds}
         self.renamed = {old: new for old, new in pairs.items() if old != new}
-        news = {new.casefold() for new in self.renamed.values()}
-        taken = {name for name in self.types if name.casefold() in news and name not in self.renamed}
+        news = {folded_name(new) for new in self.renamed.values()}
+        taken = {name for name in self.types if folded_name(name) in news and name not in self.renamed}
         self.removed += [name for name in self.types if name in taken]
         self.types = {self.renamed.get(name, name): kind for name, kind in self.types.items() if name not in taken}
         self.dropped = {self.renamed.get(name, name) for name in self.dropped - taken}
 
     def add(self, column: pa.Field, existing: pa.Scalar | None, *, if_missing: bool) -> None:
         before = set(self.before.schema.names) - set(self.before.dropped)
-        if if_missing and column.name.casefold() in {name.casefold() for name in before}:
+        if if_missing and folded_name(column.name) in {folded_name(name) for name in before}:
             return  # whatever becomes of it by the same statement
         self._spell(column.name)
         there = self.types.get(column.name)
@@ -154,7 +155,7 @@ class _Columns:
 
     def _spell(self, name: str) -> None:
         # Upper and lower case are the same to a server, and to most readers: what is called alike is the same column.
-        old = next((held for held in self.types if held.casefold() == name.casefold()), name)
+        old = next((held for held in self.types if folded_name(held) == folded_name(name)), name)
         if name in self.types or old == name:
             return
         self.renamed[self._before(old)] = name
@@ -184,11 +185,11 @@ def possible_change(change: TableAltered, columns: Set[str]) -> TableAltered:
     missing = change.if_there - columns
     if not missing:
         return change
-    gone = missing | {new.casefold() for old, new in change.renamed.items() if old.casefold() in missing}
+    gone = missing | {folded_name(new) for old, new in change.renamed.items() if folded_name(old) in missing}
     return replace(
         change,
-        renamed={old: new for old, new in change.renamed.items() if old.casefold() not in missing},
-        modified=tuple(fact for fact in change.modified if fact.name.casefold() not in gone),
+        renamed={old: new for old, new in change.renamed.items() if folded_name(old) not in missing},
+        modified=tuple(fact for fact in change.modified if folded_name(fact.name) not in gone),
     )
 
 
@@ -209,8 +210,8 @@ def target_alteration(
     """
     types = {column.name: column.type for column in before.schema}
     columns = _Columns(str(change.name), before, types, set(before.dropped), converted)
-    gone = {name.casefold() for name in change.dropped}
-    columns.dropped |= {name for name in columns.types if name.casefold() in gone}
+    gone = {folded_name(name) for name in change.dropped}
+    columns.dropped |= {name for name in columns.types if folded_name(name) in gone}
     columns.rename({**change.renamed, **_respelled(columns.types, change, modified)})
     for column in modified:
         columns.modify(column)
@@ -231,9 +232,9 @@ def target_alteration(
 
 def _respelled(names: Iterable[str], change: TableAltered, modified: pa.Schema) -> dict[str, str]:
     """Columns that MODIFY spells otherwise: upper and lower case are the same to a server, but not to a target."""
-    there = {name.casefold(): name for name in names}
-    renamed = {new.casefold() for new in change.renamed.values()}
-    spelled = {there.get(name.casefold(), name): name for name in modified.names if name.casefold() not in renamed}
+    there = {folded_name(name): name for name in names}
+    renamed = {folded_name(new) for new in change.renamed.values()}
+    spelled = {there.get(folded_name(name), name): name for name in modified.names if folded_name(name) not in renamed}
     return {old: new for old, new in spelled.items() if old != new}
 
 
@@ -280,7 +281,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         positions.clear_position(target, commit_id)
         asked.bring_into(target, commit_id)
     # Of a table that was made anew nobody may have known the columns; rows have those that it has.
-    dropped, live = dropped_columns(target), {name.casefold() for name in schema.names}
-    left = tuple(name for name in dropped if name.casefold() not in live)
+    dropped, live = dropped_columns(target), {folded_name(name) for name in schema.names}
+    left = tuple(name for name in dropped if folded_name(name) not in live)
     if left != dropped:
         target.set_properties(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})

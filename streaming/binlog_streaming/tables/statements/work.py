@@ -20,6 +20,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_map import TableLayout
+from binlog_format.names import folded_name
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
@@ -307,8 +308,8 @@ def begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | No
         wanted, dropped = target.stored_schema(wanted), ()
         if context.keeps_rows:
             # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
-            held, live = fitting(schema, wanted), {name.casefold() for name in wanted.names}
-            dropped = tuple(name for name in held.names if name.casefold() not in live)
+            held, live = fitting(schema, wanted), {folded_name(name) for name in wanted.names}
+            dropped = tuple(name for name in held.names if folded_name(name) not in live)
             schema = reconciled(held, wanted, str(context.table.name)).applied_to(held)
         else:
             schema = wanted
@@ -339,7 +340,7 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     rule = context.table.rule
     before = dropped_columns(target)
     held = held_keys(properties)
-    live = frozenset(name.casefold() for name in target.schema().names if name not in before)
+    live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
     _check_known(context, target, change, rule.keys or change.primary_key or held)
     rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
@@ -352,10 +353,10 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
         modified=target.stored_schema(context.schema_of(change.modified)),
         converted={name: column.values for name, column in rewritten.items()},
     )
-    renamed = {old.casefold(): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
+    renamed = {folded_name(old): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key
     if keys is None:
-        keys = tuple(renamed.get(key.casefold(), key) for key in held)
+        keys = tuple(renamed.get(folded_name(key), key) for key in held)
     recorded = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
     if not rule.keys and change.may_change_key(held):
         recorded[KEYS_OPEN_PROPERTY] = context.place
@@ -368,10 +369,10 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
 
 
 def _check_known(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
-    gone = {name.casefold() for name in (*change.dropped, *dropped_columns(target))}
-    there = {name for name in target.schema().names if name.casefold() not in gone}
+    gone = {folded_name(name) for name in (*change.dropped, *dropped_columns(target))}
+    there = {name for name in target.schema().names if folded_name(name) not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
-    in_key = {key.casefold() for key in keys}
+    in_key = {folded_name(key) for key in keys}
     reasons = {
         fact.name: fact.unknown or _UNSETTLED
         for fact in change.added
@@ -380,11 +381,11 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
             fact.unknown is not None
             or (fact.name not in settled and fact.existing is not None and fact.existing.is_valid)
         )
-        and (context.table.rule.unknown_values is not UnknownValues.NULL or fact.name.casefold() in in_key)
+        and (context.table.rule.unknown_values is not UnknownValues.NULL or folded_name(fact.name) in in_key)
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
-        null = "" if name.casefold() in in_key else 'set unknown_values = "null" to go on with null in them, '
+        null = "" if folded_name(name) in in_key else 'set unknown_values = "null" to go on with null in them, '
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",

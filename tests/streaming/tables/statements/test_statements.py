@@ -371,6 +371,21 @@ def test_column_may_be_spelled_otherwise(tmp_path: Path) -> None:
     assert [name.casefold() for name in targets.tables["shop/orders"].schema.names] == ["id", "name"]
 
 
+def test_columns_whose_names_are_alike_in_larger_letters_are_two(tmp_path: Path) -> None:
+    """`maße` and `masse`: existing rows do not get the values of the other one."""
+    size, mass = ColumnSpec("maße", "varchar(20)"), ColumnSpec("masse", "int")
+    both = TableSpec("shop", "orders", (ID, size, mass), ("id",))
+
+    def story(log: ShopLog) -> None:
+        log.insert(TableSpec("shop", "orders", (ID, size), ("id",)), (1, "a"))
+        log.statement("ALTER TABLE orders ADD masse INT NOT NULL DEFAULT 5")
+        log.insert(both, (2, "b", 7))
+
+    targets = MemoryTargets()
+    write_story(tmp_path, story, targets=targets)
+    assert rows_of(targets)["orders"] == [(1, "a", 5), (2, "b", 7)]
+
+
 def test_column_that_takes_the_name_of_a_dropped_one_is_no_dropped_column(tmp_path: Path) -> None:
     """Also where the process ends between the commit and what the target says of itself."""
 
