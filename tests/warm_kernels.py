@@ -14,21 +14,32 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
+from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
+from binlog_connector.envelope.messages import MessagesView
+from binlog_connector.envelope.options import EnvelopeOptions, UnsignedBigintHandling
+from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, Messages
+from binlog_connector.kafka.record_batches import record_batches
 from binlog_format import open_log
 from binlog_format.classic.scan_kernels import check_events
 from binlog_format.formats.opening import verify_log
 from binlog_format.kernels import empty_bytes
 from binlog_format.source_file import with_archive
+from binlog_format.views.changes import ChangesView
 from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from tests.connector.shop import Shop
+from tests.corpus import SERVER_CASES
 from tests.fuzz.hypothesis_engine import fuzz
+from tests.fuzz.message_targets import KnownSchemas
 from tests.fuzz.targets import TARGETS
 from tests.streaming.tables.batches import cut, write
 
 SEED = 1
 TRANSACTIONS = 60
 BATCHES = 3
+PARTITIONS = 3
+LOGS = ("mariadb-10.11/types_full", "mysql-9/types_full", "mysql-9/json_partial")
+"""Logs of servers with values of all types of columns."""
 
 
 def take_over(checkout: Path) -> None:
@@ -51,11 +62,27 @@ def take_over(checkout: Path) -> None:
 
 
 def main() -> None:
-    """One input for each target of the fuzzer; then a log into tables of each format and mode, and into an archive."""
+    """One input for each target of the fuzzer; then values of all types into rows and messages, and a log into tables
+    of each format and mode, and into an archive.
+    """
     for name in TARGETS:
         fuzz(name, SEED, 1)
+    for name in LOGS:
+        publish(SERVER_CASES / name)
     with tempfile.TemporaryDirectory() as folder:
         work(Path(folder))
+
+
+def publish(folder: Path) -> None:
+    """What a job does that publishes, without a broker."""
+    options = EnvelopeOptions("warm", unsigned_bigint_handling=UnsignedBigintHandling.PRECISE)
+    avro = AvroEncoding(options, KnownSchemas(), lambda kind, database, table: f"{kind}.{database}.{table}", "beat")
+    with open_log(str(folder)) as log:
+        assert all(batch.num_rows for batch in ChangesView().batches(log.committed_blocks()))
+        for view in (MessagesView(options), MessagesView(options, encoding=avro)):
+            for batch in view.batches(log.committed_blocks()):
+                messages = Messages("warm", batch["key"], batch["value"])
+                assert list(record_batches(messages, PARTITIONS, MESSAGE_SIZE_MAX, 0))
 
 
 def work(folder: Path) -> None:

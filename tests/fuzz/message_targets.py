@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _OPTIONS = EnvelopeOptions("shop", transaction_metadata=True, schema_changes=True)
 
 
-class _Schemas:
+class KnownSchemas:
+    """A registry in this process."""
+
     url = "http://registry:8081"
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ class _Schemas:
 
 def messages(number: int, event_number: int, edits: list[Edit], decoding: Decoding) -> None:
     """A spoiled log as messages."""
-    schemas = _Schemas()
+    schemas = KnownSchemas()
     avro = AvroEncoding(_OPTIONS, schemas, lambda kind, database, table: f"{kind}.{database}.{table}", "beat")
     as_json, as_avro = (_made(number, event_number, edits, decoding, encoding) for encoding in (None, avro))
     if as_json is None or as_avro is None:
