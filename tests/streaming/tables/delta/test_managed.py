@@ -388,7 +388,7 @@ def test_the_catalog_gives_the_access_to_an_object_store(tmp_path: Path, object_
 def test_job_with_managed_tables(tmp_path: Path, server: UnityServer, spark: SparkSession) -> None:
     """Tasks find the tables through the catalog, too; the server's rows are there, once."""
     server.schemas = {"sb", "_binlog_stream"}
-    job = job_for(tmp_path, bytes_max="64k")
+    job = job_for(tmp_path, bytes_max="200k")
     job = structs.replace(job, sink=structs.replace(job.sink, catalog=server.settings()))
     run_once(job, spark)
     for name in TABLES:

@@ -232,7 +232,7 @@ def test_checkpoint_on_a_full_disk_is_named_and_the_job_goes_on_when_there_is_ro
     tmp_path: Path, spark: SparkSession
 ) -> None:
     """The disk gets full after the first batch: Spark cannot record that it is done."""
-    job = job_for(tmp_path, bytes_max="16k")
+    job = job_for(tmp_path, bytes_max="100k")
     with small_disk(tmp_path / "checkpoint", 4) as is_small:
         if not is_small:
             pytest.skip("no disk can be mounted here")
