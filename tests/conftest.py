@@ -63,6 +63,8 @@ FIRST_SPARK = (
     "tests/streaming/check/",
 )
 """Tests of one of the two Spark sessions; those of the other one take about as long."""
+FIRST_KAFKA = ("tests/connector/", "tests/streaming/topic_tables/")
+"""Tests of one of the two Kafka brokers; those of the other one take about as long."""
 SERVERS = ("kafka_broker", "object_store")
 """Fixtures of servers that a process starts once; tests of a file that uses both are where the first one is."""
 LONGEST = ("server kafka_broker", "spark", "server object_store")
@@ -119,8 +121,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
     A file's tests share what is made for it. Files of which a test that runs uses the Spark session share that: Java,
-    its compiled code, and the Python workers are there twice. So do tests of files of one package that use the Kafka
-    broker, or the S3 server: those of the connector mostly wait for a broker that they have killed or frozen.
+    its compiled code, and the Python workers are there twice. So do tests of files that use the Kafka broker, which is
+    there twice, too, as many of them wait for one that they have killed or frozen; and those that use the S3 server.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -141,7 +143,7 @@ def _process_of(nodeid: str, names: Mapping[str, frozenset[str]]) -> str:
     # A file may have tests of both: a broker in the process of a Spark session would be one more.
     server = None if _function_of(test) in uses_spark else _server(file)
     if server is not None:
-        return f"server {server} {Path(file).parts[1]}"
+        return f"server {server} {file.startswith(FIRST_KAFKA)}"
     return f"spark {file.startswith(FIRST_SPARK)}" if names[file] & uses_spark else file
 
 
