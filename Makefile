@@ -17,10 +17,12 @@ SOURCE ?= workload
 SINK ?= delta
 STORE ?= folder
 PYTEST_ARGS ?=
-# Processes of pytest. Tests with a Spark session run in two of them, the others file by file. They are one more
-# than processors: tests that start processes mostly wait.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
+# Processes of pytest: `tests/conftest.py` says which tests run in one. They are more than processors: tests that start
+# processes wait for them, and two processes have tests that mostly wait for a Kafka broker.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + $(WAITING_JOBS))
+WAITING_JOBS := 1
+test test-thorough test-rest: WAITING_JOBS := 2
+PARALLEL = -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
 FETCHED := $(VENV)/.servers
@@ -105,6 +107,7 @@ old-servers: setup ## Fetch servers of earlier years, 5.6 to 11.4, for make fuzz
 $(VENV)/server-mysql $(VENV)/server-mariadb: $(VENV)/server-%: | $(INSTALLED)
 	@for attempt in 1 2 3; do if deploy/fetch-server.sh $* $@; then exit; fi; done; exit 1
 
+# Kernels are compiled by one process, on which the classes wait: what is made beside them yields to it (nice).
 prepare: setup $(KERNELS) $(CLASSES) $(FETCHED) $(WHEEL_INSTALLED) $(COMPAT_INSTALLED) $(VENV)/server-mysql $(VENV)/server-mariadb ## Make all that CI's tests need, best side by side (make --jobs=4 prepare)
 
 # Tests that need a server which cannot be fetched are left out.
@@ -139,7 +142,7 @@ $(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -
 	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	@test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
 	@$(WHEEL)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(WHEEL)/bin/python -m pip install --quiet --no-compile "$$(echo build/wheel/*.whl)[all]" --group test
+	@nice $(WHEEL)/bin/python -m pip install --quiet --no-compile "$$(echo build/wheel/*.whl)[all]" --group test
 	@$(WHEEL)/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
 	@touch $@
 
@@ -156,7 +159,7 @@ $(COMPAT_INSTALLED): pyproject.toml
 	@echo "Setting up $(COMPAT) (once, about a minute)"
 	@test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
 	@$(COMPAT)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(COMPAT)/bin/python -m pip install --quiet --no-compile --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
+	@nice $(COMPAT)/bin/python -m pip install --quiet --no-compile --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
 	@touch $@
 
 test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
@@ -206,7 +209,7 @@ check: ## Run what CI runs (.ci/run); it installs servers through apt where they
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@nice $(BIN)/mypy
 	@$(BIN)/python -m pytest --quiet tests/tidy
 
 format: $(INSTALLED) ## Format the code
