@@ -193,15 +193,18 @@ simulate: setup $(KERNELS) ## Live a thousand lives of a server, a log, a faulty
 	@$(BIN)/python -m binlog_lab.simulator.run --seeds $(SEEDS) $(if $(CANARIES),--canaries) \
 		$(if $(filter command,$(origin SEED)),--seed $(SEED)) $(if $(STEPS),--steps '$(STEPS)')
 
-# What CI does beside each other, the longest first: none of it has work for both processors all the time.
+# What CI does beside each other, the longest first: but for the wheel's tests, none of it has work for both processors
+# all the time, and those have work whenever the others wait.
+check-beside: WAITING_JOBS := 0
 check-beside: BARE_TESTS := $(OF_CHECKOUT)
 check-beside: PYTEST_ARGS := --quiet
 check-beside: DEMO_LINES := not part
 check-beside: ROUNDS := 4
-check-beside: SERVERS_SECONDS := 300
+# More than the rounds take, however much is done beside them.
+check-beside: SERVERS_SECONDS := 900
 # A commit is judged by the same inputs each time; `make test-all` tries others each night.
 check-beside: FUZZ_SEED := 1
-check-beside: test-demo test-compat test-bare fuzz-servers fuzz simulate
+check-beside: test-wheel fuzz-servers test-demo test-compat test-bare simulate fuzz
 
 check: ## Run what CI runs (.ci/run); it installs servers through apt where they are missing
 	@.ci/run
