@@ -33,8 +33,14 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
 from binlog_connector.schema.parsing.server_texts import leaves_charset_out
-from binlog_connector.schema.parsing.session import reading_sessions, session_lexer, skip_settings, table_name
-from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
+from binlog_connector.schema.parsing.session import (
+    parse_default_charset,
+    reading_sessions,
+    session_lexer,
+    skip_settings,
+    table_name,
+)
+from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table
 from binlog_format.events.query import contains_password, is_account_statement
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Session settings that decide how statements are read: `StatementSession`; `session_lexer`, `table_name` use it.
 
-Names of character sets as statements write them: `charset_name`, `charset_of_collation_name`, `decode_statement`.
+Names of character sets as statements write them: `charset_name`, `charset_of_collation_name`, `parse_default_charset`,
+`decode_statement`.
 
 MariaDB's `SET STATEMENT name = value, ... FOR statement`, which is logged as it was written: `skip_settings`.
 """
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.operations import OF_DATABASE
 from binlog_connector.schema.parsing.lexer import (
     MODE_ANSI_QUOTES,
     MODE_NO_BACKSLASH_ESCAPES,
@@ -167,6 +169,29 @@ def charset_of_collation_name(text: str, session: StatementSession) -> str | Non
     """Character set of a collation; None for one that goes with several (`uca1400_ai_ci`)."""
     name = charset_name(text.partition("_")[0], session)
     return name if name == BINARY or is_known(name) else None
+
+
+def parse_default_charset(reader: TokenReader, session: StatementSession) -> str | None:
+    """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
+
+    Returns:
+        None: no such option comes. Empty: one that sets nothing (a collation of several character sets).
+    """
+    ahead = 1 if reader.at("DEFAULT") else 0
+    word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word
+    if word == "CHARSET" or word == "COLLATE":
+        steps = ahead + 1
+    elif word in ("CHARACTER", "CHAR") and then == "SET":
+        steps = ahead + 2
+    else:
+        return None
+    for _ in range(steps):
+        reader.take()
+    reader.accept_symbol("=")
+    if reader.accept("DEFAULT"):
+        return "" if word == "COLLATE" and session.collate_default_keeps_charset else OF_DATABASE
+    text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
+    return charset_of_collation_name(text, session) or "" if word == "COLLATE" else charset_name(text, session)
 
 
 def decode_statement(text: bytes, charset: str | None) -> str:

@@ -27,7 +27,7 @@ from binlog_connector.schema.parsing.keys import (
     skip_action,
 )
 from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
-from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, column_name, table_name
+from binlog_connector.schema.parsing.session import column_name, parse_default_charset, table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
 from binlog_connector.schema.partitions.parser import parse_converted_table, parse_partition_change, parse_partitioning
 from binlog_format.names import folded_name
@@ -151,29 +151,6 @@ def _skip_option(reader: TokenReader) -> None:
     reader.skip()
     if reader.accept_symbol("="):
         reader.skip()
-
-
-def parse_default_charset(reader: TokenReader, session: StatementSession) -> str | None:
-    """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
-
-    Returns:
-        None: no such option comes. Empty: one that sets nothing (a collation of several character sets).
-    """
-    ahead = 1 if reader.at("DEFAULT") else 0
-    word, then = reader.peek(ahead).word, reader.peek(ahead + 1).word
-    if word == "CHARSET" or word == "COLLATE":
-        steps = ahead + 1
-    elif word in ("CHARACTER", "CHAR") and then == "SET":
-        steps = ahead + 2
-    else:
-        return None
-    for _ in range(steps):
-        reader.take()
-    reader.accept_symbol("=")
-    if reader.accept("DEFAULT"):
-        return "" if word == "COLLATE" and session.collate_default_keeps_charset else OF_DATABASE
-    text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
-    return charset_of_collation_name(text, session) or "" if word == "COLLATE" else charset_name(text, session)
 
 
 def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTable:
