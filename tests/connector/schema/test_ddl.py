@@ -94,6 +94,23 @@ def test_alter_speaks_of_the_names_from_before_it() -> None:
     assert columns(again) == ["bb text", "a date"]
 
 
+@pytest.mark.parametrize(
+    ("alter", "wanted"),
+    [
+        ("ADD x INT, MODIFY x BIGINT FIRST", ["x bigint", "a int", "b text"]),
+        ("ADD x INT FIRST, CHANGE y x BIGINT", ["a int", "b text", "x bigint"]),
+        ("DROP a, ADD a DATE, MODIFY a TIME", ["b text", "a time"]),
+        ("CHANGE a z INT, ADD a DATE FIRST, MODIFY a TIME", ["z int", "b text", "a time"]),
+        ("ADD x INT, MODIFY COLUMN IF EXISTS x BIGINT", ["a int", "b text", "x int"]),
+        ("ADD COLUMN IF NOT EXISTS x INT, MODIFY x BIGINT FIRST", ["x bigint", "a int", "b text"]),
+        ("ADD COLUMN IF NOT EXISTS a INT, MODIFY a BIGINT AFTER b", ["b text", "a bigint"]),
+    ],
+)
+def test_a_column_that_is_added_may_be_declared_again(alter: str, wanted: list[str]) -> None:
+    """MariaDB 10.2 to 11.8; before, and on MySQL, these statements fail."""
+    assert columns(after("CREATE TABLE t (a INT, b TEXT)", f"ALTER TABLE t {alter}")) == wanted
+
+
 def test_tables_change_places() -> None:
     catalog = after(
         "CREATE TABLE a (x INT)", "CREATE TABLE b (y TEXT)", "RENAME TABLE a TO tmp, other.z TO zz, b TO a, tmp TO b"

@@ -295,10 +295,18 @@ def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_po
 def _with_change(alter: AlterTable, change: ColumnChange) -> AlterTable:
     # MariaDB sql/sql_table.cc: handle_if_exists_options: of what IF NOT EXISTS adds, only the first of a name counts,
     # also after a column that gets this name, or would get it.
-    names = {folded_name(other.column.name) for other in alter.changes}
-    if change.if_possible and change.old_name is None and folded_name(change.column.name) in names:
+    name = folded_name(change.column.name)
+    alike = [other for other in alter.changes if folded_name(other.column.name) == name]
+    if alike and change.if_possible and change.old_name is None:
         return alter
-    return replace(alter, changes=(*alter.changes, change))
+    added = next((other for other in alike if other.old_name is None), None)
+    if added is None or change.if_possible:
+        return replace(alter, changes=(*alter.changes, change))
+    # mysql_prepare_alter_table: what is changed to the name of a new column is that column, declared again.
+    again = replace(change, old_name=None, if_possible=added.if_possible)
+    where_it_is = (replace(change, if_possible=True),) if added.if_possible else ()
+    others = (other for other in alter.changes if other is not added)
+    return replace(alter, changes=(*others, again, *where_it_is))
 
 
 def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
