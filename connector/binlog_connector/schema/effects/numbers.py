@@ -104,13 +104,17 @@ def exact(values: pa.Array, scale: int) -> pa.Array:
 
 
 def _to_exact_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
-    scale, round_to = scale_of(old), _rounded_to_digits(new, how)
+    # MySQL reads a DECIMAL as a BIGINT of its own sign, also for an unsigned column (`Field_new_decimal::val_int`).
+    has_sign = how.vendor is Vendor.MYSQL and old.type_name == DECIMAL and not old.definition.unsigned
+    end = _BIGINT[1] if has_sign and new.type_name in INTEGER_BITS else None
+    scale, round_to = scale_of(old), _rounded_to_digits(new, how, end)
     return lambda values: round_to(exact(values, max(scale, _decimal_scale(values.type))))
 
 
-def _rounded_to_digits(new: ColumnSide, how: Circumstances) -> Conversion:
-    """Wide decimals as a column of exact numbers holds them."""
+def _rounded_to_digits(new: ColumnSide, how: Circumstances, end: int | None = None) -> Conversion:
+    """Wide decimals as a column of exact numbers holds them, none beyond *end*."""
     least, greatest = _bounds(new)
+    greatest = greatest if end is None else min(greatest, decimal.Decimal(end))
     scale = scale_of(new)
 
     def convert(numbers: pa.Array) -> Values:

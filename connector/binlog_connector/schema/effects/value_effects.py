@@ -45,6 +45,7 @@ NUMBERS: Final = frozenset(
 )
 LABELS: Final = frozenset({"enum", "set"})
 
+_YEAR_OF_TWO_DIGITS: Final = "year(2)"
 _WHOLE_DOUBLE: Final = r"\.0(?:[,}\]]|$)"
 """Also found in some strings: these are named without need."""
 
@@ -54,6 +55,9 @@ def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
     before, after = old.type_name, new.type_name
     if how.dates_are_texts and not {before, after}.isdisjoint(times.MOMENTS):
         return SAME if _is_equal(old, new) else Unknown("its dates are texts in targets (zeroDates = text)")
+    declared = {old.definition.declared, new.definition.declared}
+    if how.vendor is not Vendor.MYSQL and len(declared) > 1 and _YEAR_OF_TWO_DIGITS in declared:
+        return Unknown("servers read a YEAR(2) as two digits, the log has four")
     if old.definition.compressed and texts.binary_or_text(new) is None:
         return Unknown("how the server reads a COMPRESSED column")
     kinds = texts.binary_or_text(old), texts.binary_or_text(new)

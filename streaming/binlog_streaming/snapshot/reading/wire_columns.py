@@ -124,7 +124,8 @@ def _rule(column: Column, type_: int, width: int) -> tuple[int, int, int, int] |
     if column.type in _NUMBERS:
         return (kinds.NUMBER, _NUMBER_WIDTHS[type_], width, 0) if _NUMBER_WIDTHS.get(type_, 0) >= width else None
     if column.type is ColumnType.YEAR:
-        return (kinds.YEAR, 0, 1, 0) if type_ == _YEAR else None
+        # Of a YEAR(2), MariaDB sends two digits.
+        return (kinds.YEAR, 0, 1, 0) if type_ == _YEAR and column.declared != "year(2)" else None
     if column.type is ColumnType.BIT:
         return (kinds.BITS, 0, width, width) if type_ == _BIT else None
     if column.type is ColumnType.NEWDECIMAL:

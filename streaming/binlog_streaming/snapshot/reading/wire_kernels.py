@@ -109,6 +109,8 @@ def _put(data: Bytes, place: int, end: int, kind: int, wire: int, image: int, ou
         if place + 2 > end:
             return -1, at
         year = load_u16(data, place)
+        if year and not 1900 < year < 2156:
+            return -1, at  # two digits, of a YEAR(2)
         out[at] = year - 1900 if year else 0
         return place + 2, at + 1
     if kind == BITS:

@@ -341,6 +341,27 @@ def test_labels_with_characters_that_their_character_set_lacks_are_not_known(cha
     assert columns[0].knows("enum_values") is has
 
 
+@pytest.mark.parametrize(
+    ("vendor", "old", "greatest"),
+    [(MYSQL, "DECIMAL(20)", (1 << 63) - 1), (MYSQL, "DECIMAL(20) UNSIGNED", None), (MARIADB, "DECIMAL(20)", None)],
+)
+def test_mysql_reads_a_decimal_as_a_bigint_of_its_own_sign(vendor: Vendor, old: str, greatest: int | None) -> None:
+    """In a session that is not strict (MySQL 5.6 to 9.7); in others the statement fails."""
+    wide = (1 << 64) - 1
+    found = effect(old, "BIGINT UNSIGNED", how(vendor, strict=False))
+    assert isinstance(found, Converted)
+    values = found.convert(pa.array([D(wide), D(7)], pa.decimal128(20, 0)))
+    assert values.array.to_pylist() == [greatest or wide, 7]
+
+
+@pytest.mark.parametrize(("old", "new"), [("YEAR(2)", "VARCHAR(9)"), ("YEAR(2)", "YEAR"), ("YEAR", "YEAR(2)")])
+def test_values_of_a_year_of_two_digits_are_not_converted(old: str, new: str) -> None:
+    """SELECT on MariaDB shows two digits, and so do conversions; old versions of MySQL make it YEAR(4)."""
+    assert isinstance(effect(old, new, LAX), Unknown)
+    assert isinstance(effect(old, f"{old} COMMENT 'a'", LAX), Same)
+    assert not isinstance(effect(old, new, how(MYSQL)), Unknown)
+
+
 @pytest.mark.parametrize("kind", ["ENUM", "SET"])
 def test_numbers_of_labels_are_not_known_where_two_have_one_text(kind: str) -> None:
     """An empty label, and no label, are the same text; so are `('', 'b')` and `('b')` of a set."""

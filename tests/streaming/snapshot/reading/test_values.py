@@ -123,6 +123,15 @@ def test_a_uuid_that_a_statement_in_the_log_declares_is_read_as_rows_have_it(
     assert target_rows(job, "shop/named") == [{"id": 1, "u": value, "i": "::1"}]
 
 
+def test_a_year_of_two_digits_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
+    run_sql(
+        server, ["CREATE TABLE shop.years (id INT PRIMARY KEY, y YEAR(2))", "INSERT INTO shop.years VALUES (1, 24)"]
+    )
+    (failed,) = read_tables(server, job_in(tmp_path, server.binlog_directory)).failed
+    assert "TABLE_REFUSED" in str(failed)
+    assert "y: the server sends" in str(failed)
+
+
 def test_values_in_a_form_that_is_not_known_refuse_their_table() -> None:
     layout = TableLayout("shop", "orders", (Column("a", ColumnType.LONG, 0, nullable=True),), (), "", b"")
     with pytest.raises(ServerError, match=r"TABLE_REFUSED.*sends type 252 for LONG.*--method log"):
