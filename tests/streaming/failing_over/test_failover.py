@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from binlog_lab.demo.mariadb.server import DatabaseServer
     from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 
@@ -58,8 +60,9 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Da
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_tables_go_on_in_the_log_of_a_replica(servers: tuple[DatabaseServer, DatabaseServer], tmp_path: Path) -> None:
+def test_tables_go_on_in_the_log_of_a_replica(
+    spark: SparkSession, servers: tuple[DatabaseServer, DatabaseServer], tmp_path: Path
+) -> None:
     primary, replica = servers
     (tmp_path / "job.toml").write_text(TABLES_JOB.format(log=primary.binlog_directory))
     with Load(primary, 1) as load:
