@@ -36,7 +36,9 @@ def altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[s
     """The keys that ALTER TABLE leaves of *keys*, under the new *names* of their columns; new keys are not included."""
     dropped = {folded_name(name) for name in alter.dropped_keys}
     key_names = {folded_name(old): new for old, new in alter.key_renames}
-    without = {folded_name(name) for name, _ in alter.dropped}
+    # Parts of a key are found by name among the new columns, too (sql/sql_table.cc: mysql_prepare_alter_table).
+    added = {folded_name(one.column.name) for one in alter.changes if one.old_name is None and not one.if_possible}
+    without = {folded_name(name) for name, _ in alter.dropped} - added
     for key in without_columns(keys, without):
         if folded_name(key.name) not in dropped:
             parts = tuple(part._replace(column=names.get(folded_name(part.column), part.column)) for part in key.parts)

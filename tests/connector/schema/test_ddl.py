@@ -111,6 +111,22 @@ def test_a_column_that_is_added_may_be_declared_again(alter: str, wanted: list[s
     assert columns(after("CREATE TABLE t (a INT, b TEXT)", f"ALTER TABLE t {alter}")) == wanted
 
 
+@pytest.mark.parametrize(
+    ("alter", "key"),
+    [
+        ("DROP b, ADD b DATE FIRST", ("a", "b")),
+        ("DROP b, ADD COLUMN IF NOT EXISTS b DATE", ("a",)),  # it is there, so nothing is added
+        ("DROP b, CHANGE c b DATE", ("a",)),
+        ("CHANGE b z INT, ADD b DATE", ("a", "z")),
+    ],
+)
+def test_a_key_keeps_a_column_that_is_dropped_and_added(alter: str, key: tuple[str, ...]) -> None:
+    """MariaDB 10.1 to 11.8, MySQL 5.6 to 9.7."""
+    found = table(after("CREATE TABLE t (a INT, b INT, c INT, PRIMARY KEY (a, b))", f"ALTER TABLE t {alter}"))
+    assert found.primary_key == key
+    assert not any(one.nullable for one in found.columns or () if one.name in key)
+
+
 def test_tables_change_places() -> None:
     catalog = after(
         "CREATE TABLE a (x INT)", "CREATE TABLE b (y TEXT)", "RENAME TABLE a TO tmp, other.z TO zz, b TO a, tmp TO b"

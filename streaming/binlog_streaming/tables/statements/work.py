@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _MICROS = 1_000_000
 _UNSETTLED = "a default whose bytes depend on the server"
+_KEPT_IN_KEY = "it stays in its key, which may make it NOT NULL"
 _PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
 
 
@@ -368,19 +369,23 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     return Work(commit if asked else None, rule.keys or keys, recorded)
 
 
+def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: set[str]) -> str | None:
+    if fact.unknown is None and fact.existing is not None and fact.existing.is_valid:
+        return None if is_settled else _UNSETTLED
+    return fact.unknown or (_KEPT_IN_KEY if folded_name(fact.name) in keys else None)
+
+
 def _check_known(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
     gone = {folded_name(name) for name in (*change.dropped, *dropped_columns(target))}
     there = {name for name in target.schema().names if folded_name(name) not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
     in_key = {folded_name(key) for key in keys}
+    kept_in_key = in_key & {folded_name(name) for name in change.dropped}
     reasons = {
-        fact.name: fact.unknown or _UNSETTLED
+        fact.name: reason
         for fact in change.added
         if fact.name not in there
-        and (
-            fact.unknown is not None
-            or (fact.name not in settled and fact.existing is not None and fact.existing.is_valid)
-        )
+        and (reason := _unknown(fact, is_settled=fact.name in settled, keys=kept_in_key))
         and (context.table.rule.unknown_values is not UnknownValues.NULL or folded_name(fact.name) in in_key)
     }
     if reasons and has_rows(target):
