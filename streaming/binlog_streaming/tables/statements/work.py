@@ -380,7 +380,7 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
     there = {name for name in target.schema().names if folded_name(name) not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
     in_key = {folded_name(key) for key in keys}
-    kept_in_key = in_key & {folded_name(name) for name in change.dropped}
+    kept_in_key = in_key & {folded_name(name) for name in change.dropped if change.primary_key is None}
     reasons = {
         fact.name: reason
         for fact in change.added
