@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
+from binlog_connector.schema.key_engines import KeylessTables, StatedEngine
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.parsing.session import table_name
 from binlog_format.names import folded_name
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from binlog_format.log_format import LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
-_WITH_FOREIGN_KEYS = frozenset(["innodb", "ndb", "ndbcluster"])
-"""Engines that have foreign keys; others pass over them. Where a statement names none, it counts as one of these."""
 _SIZED = frozenset(["decimal", "float", "double", "datetime", "timestamp", "time", "bit", "binary"])
 _GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
 
@@ -121,39 +120,12 @@ def _action(reader: TokenReader) -> str:
     return ""
 
 
-class _Engine(NamedTuple):
-    """Engine that a statement names for its table.
-
-    Attributes:
-        name: In lower case; None: it names none.
-        may_differ: The server may have taken another one.
-    """
-
-    name: str | None
-    may_differ: bool
-
-    @classmethod
-    def of(cls, operation: CreateTable | AlterTable) -> _Engine:
-        """The one that a statement names."""
-        engine = operation.options.engine if isinstance(operation, CreateTable) else operation.engine
-        return cls(engine, operation.engine_may_differ)
-
-    @property
-    def is_sure(self) -> bool:
-        """True if the table has the engine that is named."""
-        return self.name is not None and not self.may_differ
-
-    @property
-    def ignores_keys(self) -> bool:
-        """True if an engine is named that has no foreign keys."""
-        return self.name is not None and self.name not in _WITH_FOREIGN_KEYS
-
-
-class _Child(msgspec.Struct, frozen=True):
-    """A child table and its keys, as they are stored."""
+class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table with its keys, and its engine if that has none, as they are stored."""
 
     child: TableName
     keys: tuple[ForeignKey, ...]
+    engine: StatedEngine = StatedEngine()
 
 
 @dataclass(slots=True)
@@ -165,14 +137,16 @@ class ForeignKeys:
     Attributes:
         ignore_case: Names of tables in upper and lower case are the same (`lower_case_table_names`).
         keys: By child table.
+        keyless: Tables of engines that have no foreign keys.
     """
 
     ignore_case: bool = False
     keys: dict[TableName, tuple[ForeignKey, ...]] = field(default_factory=dict)
+    keyless: KeylessTables = field(default_factory=KeylessTables)
 
     def copy(self) -> ForeignKeys:
         """One that changes by itself."""
-        return ForeignKeys(self.ignore_case, dict(self.keys))
+        return ForeignKeys(self.ignore_case, dict(self.keys), self.keyless.copy())
 
     def fold(self) -> None:
         """Treat names in upper and lower case as the same from now on."""
@@ -181,6 +155,7 @@ class ForeignKeys:
             child.lowered: tuple(replace(key, parent=key.parent.lowered) for key in keys)
             for child, keys in self.keys.items()
         }
+        self.keyless.fold()
 
     def folded(self) -> ForeignKeys:
         """The same keys, on a server for which names in upper and lower case are the same."""
@@ -190,35 +165,42 @@ class ForeignKeys:
 
     def to_json(self) -> str:
         """The keys as text; `from_json` reads it."""
-        return msgspec.json.encode([_Child(*item) for item in sorted(self.keys.items())]).decode()
+        names = sorted({*self.keys, *self.keyless.engines})
+        stored = [_Stored(name, self.keys.get(name, ()), self.keyless.engine_of(name)) for name in names]
+        return msgspec.json.encode(stored).decode()
 
     @classmethod
     def from_json(cls, text: str | msgspec.Raw, *, ignore_case: bool = False) -> ForeignKeys:
         """Read what `to_json` gave. Raises `msgspec.DecodeError`: it is something else."""
-        return cls(ignore_case, {kept.child: kept.keys for kept in msgspec.json.decode(text, type=list[_Child])})
+        stored = msgspec.json.decode(text, type=list[_Stored])
+        engines = {table.child: table.engine for table in stored if table.engine.name is not None}
+        return cls(ignore_case, {table.child: table.keys for table in stored if table.keys}, KeylessTables(engines))
 
     def apply(self, operation: Operation) -> None:
         """Apply the effect of a statement."""
         match operation:
             case CreateTable():
-                child = self._name(operation.name)
+                child, like = self._name(operation.name), operation.options.like
                 self._doubt_made(child, operation)
+                engine = self.keyless.create(child, operation, None if like is None else self._name(like))
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
                 declared = (
                     replace(key, types=_types(operation.columns, key.columns)) for key in operation.foreign_keys
                 )
-                self._put(child, known or self._extended(child, (), declared, _Engine.of(operation)))
+                self._put(child, known or self._extended(child, (), declared, engine))
             case AlterTable():
                 self._alter(operation)
             case RenameTables():
                 for old, new in operation.pairs:
                     self._rename(self._name(old), self._name(new))
             case DropTables():
-                for name in operation.names:
-                    self._put(self._name(name), ())
+                for name in map(self._name, operation.names):
+                    self._put(name, ())
+                    self.keyless.drop(name)
             case DropDatabase():
                 database = folded_name(operation.database) if self.ignore_case else operation.database
                 self.keys = {child: keys for child, keys in self.keys.items() if child.database != database}
+                self.keyless.drop_database(database)
 
     def cascading_of(self, child: TableName) -> list[ForeignKey]:
         """Keys through which rows of *child* change when rows of other tables go, or change their keys."""
@@ -277,7 +259,7 @@ class ForeignKeys:
             self.keys.pop(child, None)
 
     def _extended(
-        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey], engine: _Engine
+        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey], engine: StatedEngine
     ) -> tuple[ForeignKey, ...]:
         """*known* and *new* ones, which get names as the server gives them; none if it passes over them."""
         if engine.ignores_keys and not engine.may_differ:
@@ -302,13 +284,13 @@ class ForeignKeys:
             and without.isdisjoint(_folded(key.columns))
         ]
         kept = [_doubted(key) if _changes_type(alter, key.columns, key.types) else key for key in kept]
-        loses_keys = _Engine.of(alter).ignores_keys
-        self._doubt(child, lambda key: loses_keys or _changes_type(alter, key.parent_columns, key.types))
+        engine = self.keyless.alter(child, alter)
+        self._doubt(child, lambda key: engine.ignores_keys or _changes_type(alter, key.parent_columns, key.types))
         names = alter.new_column_names
         if names:
             self._rename_columns(child, names)
             kept = [replace(key, columns=_renamed(key.columns, names)) for key in kept]
-        self._put(child, self._extended(child, tuple(kept), alter.new_foreign_keys, _Engine.of(alter)))
+        self._put(child, self._extended(child, tuple(kept), alter.new_foreign_keys, engine))
         if alter.new_name is not None:
             self._rename(child, self._name(alter.new_name))
 
@@ -344,6 +326,8 @@ class ForeignKeys:
         )
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
+        self.keyless.rename(old, new)
+        self._doubt(new, lambda _: self.keyless.engine_of(new).ignores_keys)
 
 
 def _doubted(key: ForeignKey) -> ForeignKey:
@@ -365,7 +349,7 @@ def _types(columns: Iterable[ParsedColumn], names: Iterable[str]) -> tuple[str, 
 
 def _fits(key: ForeignKey, parent: CreateTable, *, if_unknown: bool) -> bool:
     """True if InnoDB lets a key act whose parent is created after it: the parent has its types, and an index for it."""
-    if _Engine.of(parent).ignores_keys:
+    if StatedEngine.of(parent).ignores_keys:
         return False
     if not parent.columns or not key.types or not key.parent_columns:
         return if_unknown

@@ -154,6 +154,45 @@ def test_altered_engine_leaves_a_key_in_doubt_until_its_table_is_made_anew() -> 
     assert [key.engine_doubted for key in again.foreign_keys.keys[C]] == [False]
 
 
+ADD_KEY = "ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE"
+LEAN = "TABLE c (id INT PRIMARY KEY, p INT, KEY (p)) ENGINE=MyISAM"
+
+
+@pytest.mark.parametrize(
+    ("statements", "doubts"),
+    [
+        ((f"CREATE {LEAN}",), []),
+        (("CREATE TABLE l (id INT PRIMARY KEY, p INT) ENGINE=MEMORY", "CREATE TABLE c LIKE l"), []),
+        (("CREATE TABLE l (id INT PRIMARY KEY, p INT) ENGINE=Aria", "RENAME TABLE l TO c"), []),
+        ((f"CREATE {LEAN}", "ALTER TABLE c ENGINE=MEMORY"), []),
+        ((f"CREATE {LEAN}", "ALTER TABLE c ENGINE=InnoDB"), [False]),
+        ((f"CREATE {LEAN}", "DROP TABLE c", "CREATE TABLE c (id INT PRIMARY KEY, p INT)"), [False]),
+        ((f"CREATE {LEAN}", "DROP DATABASE shop", "CREATE TABLE c (id INT PRIMARY KEY, p INT)"), [False]),
+        (("CREATE TABLE c (id INT, p INT)", "ALTER TABLE c RENAME d", f"CREATE {LEAN}"), []),
+        ((f"CREATE TABLE IF NOT EXISTS {LEAN[6:]}",), [True]),
+        ((f"CREATE {LEAN}", "CREATE TABLE IF NOT EXISTS c (id INT PRIMARY KEY, p INT)"), []),
+    ],
+)
+def test_key_of_a_table_whose_engine_has_none_is_passed_over_by_later_statements_too(
+    statements: tuple[str, ...], doubts: list[bool]
+) -> None:
+    found = after(*statements).foreign_keys
+    again = ForeignKeys.from_json(found.to_json())
+    assert again == found
+    for known in (found, again):
+        for operation in parse_ddl(ADD_KEY, StatementSession("shop")):
+            known.apply(operation)
+        assert [key.engine_doubted for key in known.keys.get(C, ())] == doubts
+
+
+def test_key_is_in_doubt_where_a_parent_without_keys_takes_the_name_of_a_dropped_one() -> None:
+    """Of a rename alone: servers look neither at types nor at indexes then."""
+    for engine, is_doubted in (("MyISAM", True), ("InnoDB", False)):
+        new = f"CREATE TABLE new (id BIGINT) ENGINE={engine}"
+        found = keys(*TABLES, new, "DROP TABLE p", "RENAME TABLE new TO p")
+        assert [key.parent_doubted for key in found] == [is_doubted]
+
+
 def test_keys_that_were_stored_without_doubts_are_read() -> None:
     key = '{"name":"fk","columns":["p"],"parent":["shop","p"],"parent_columns":["id"],"engine_stated":true}'
     (known,) = ForeignKeys.from_json(f'[{{"child":["shop","c"],"keys":[{key}]}}]').keys[C]
