@@ -37,7 +37,11 @@ def altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[s
     dropped = {folded_name(name) for name in alter.dropped_keys}
     key_names = {folded_name(old): new for old, new in alter.key_renames}
     # Parts of a key are found by name among the new columns, too (sql/sql_table.cc: mysql_prepare_alter_table).
-    added = {folded_name(one.column.name) for one in alter.changes if one.old_name is None and not one.if_possible}
+    added = {
+        folded_name(change.column.name)
+        for change in alter.changes
+        if change.old_name is None and not change.if_possible
+    }
     without = {folded_name(name) for name, _ in alter.dropped} - added
     for key in without_columns(keys, without):
         if folded_name(key.name) not in dropped:
@@ -146,7 +150,14 @@ def period_columns() -> tuple[ColumnDefinition, ...]:
 
 
 class ImpossibleError(Exception):
-    """A statement that cannot have been one on the table that is known: what is known is not the table's."""
+    """A statement that cannot have been one on the table that is known: what is known is not the table's.
+
+    *columns*: names in small letters that the table does not have.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = frozenset(columns)
+        super().__init__(f"there is no column {columns[0]!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +266,9 @@ def _altered_columns(
     moved = {_folded(change.old_name) for change in changes if change.old_name and change.is_placed}
     dropped = {folded_name(name) for name, if_exists in alter.dropped if not if_exists or folded_name(name) in known}
     renames = {folded_name(name): new for name, new in alter.column_renames}
-    missing = sorted((dropped | set(in_place) | moved) - known)
+    missing = sorted((dropped | set(in_place) | moved | renames.keys() - alter.changed_if_there) - known)
     if missing:
-        raise ImpossibleError(f"there is no column {missing[0]!r}")
+        raise ImpossibleError(missing)
     defaults = {folded_name(name): default for name, default in alter.defaults}
     columns: list[ColumnDefinition] = []
     for column in old:
@@ -314,7 +325,7 @@ def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: Colum
         if folded_name(other.name) == after:
             columns.insert(index + 1, column)
             return
-    raise ImpossibleError(f"there is no column {change.after!r}")
+    raise ImpossibleError([after])
 
 
 def _converted(column: ColumnDefinition, charset: str | None, vendor: Vendor | None) -> ColumnDefinition:

@@ -27,16 +27,16 @@ from binlog_connector.schema.effects.column_effects import alter_effects, circum
 from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_format.errors import TableError
+from binlog_format.errors import SchemaError, TableError
 from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, text_fields
-from binlog_streaming.settings import Rewritten
+from binlog_streaming.settings import Rewritten, UnknownValues
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
@@ -149,19 +149,18 @@ def rewritten_columns(
 
     Raises:
         TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets.
+        SchemaError: `DDL_NOT_PARSED`: the known definition of the table lacks a column that the statement names.
     """
     alter = _operation(context, change)
-    if alter is None or not _may_rewrite(alter):
+    if alter is None or not _names_columns(alter) or not has_rows(target):
         return {}
-    gone = {folded_name(name) for name in (*dropped, *change.dropped)}
-    names = {folded_name(name): name for name in target.schema().names if folded_name(name) not in gone}
+    names = {folded_name(name): name for name in target.schema().names if name not in dropped}
+    gone = {folded_name(name) for name in change.dropped}
     changes = [
         (names[old], changed)
-        for changed in _changes(context, alter).values()
-        if (old := folded_name(changed.old.name)) in names and not isinstance(changed.effect, Same)
+        for changed in _changes(context, alter, names.keys()).values()
+        if (old := folded_name(changed.old.name)) in names.keys() - gone and not isinstance(changed.effect, Same)
     ]
-    if not changes or not has_rows(target):
-        return {}
     # Columns that the statement names first: others may change because of them.
     changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)
     in_key = {folded_name(key) for key in keys}
@@ -188,23 +187,36 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
     )
 
 
-def _may_rewrite(alter: AlterTable) -> bool:
-    """True if a statement does more than add, drop and rename; a name that is dropped and added has another meaning."""
-    added = {folded_name(change.column.name) for change in alter.changes if change.old_name is None}
-    modifies = any(change.old_name is not None for change in alter.changes)
-    modifies |= any(folded_name(name) in added for name, _ in alter.dropped)
-    return modifies or alter.converted_to is not None or any(key.name == PRIMARY for key in alter.new_keys)
+def _names_columns(alter: AlterTable) -> bool:
+    """True if a statement does more than add columns, or indexes that are no primary key."""
+    changes = any(change.old_name is not None for change in alter.changes) or alter.converted_to is not None
+    return changes or bool(alter.dropped or alter.column_renames) or any(key.name == PRIMARY for key in alter.new_keys)
 
 
-def _changes(context: StatementContext, alter: AlterTable) -> Mapping[str, ColumnChanged]:
-    statement = context.step.statement
-    before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> Mapping[str, ColumnChanged]:
+    statement, goes_on = context.step.statement, context.table.rule.unknown_values is UnknownValues.NULL
+    try:
+        before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+    except SchemaError:  # a statement before it was not understood
+        if not goes_on:
+            raise
+        before = None
     if before is None or before.columns is None:
         return effects_without_definition(alter, UNDEFINED)
     try:
         after = altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
     except ImpossibleError as error:
-        return effects_without_definition(alter, f"the definition that is known is not that of the table: {error}")
+        reason = f"the definition that is known is not that of the table: {error}"
+        # A column that rows brought, without a statement, is in the target. Another one the server had all the same:
+        # what is known of the table is wrong, and so may its target be.
+        if goes_on or error.columns <= known:
+            return effects_without_definition(alter, reason)
+        raise SchemaError(
+            "DDL_NOT_PARSED",
+            f"{context.table.name}: an ALTER TABLE at {statement.position} may do anything to existing rows: {reason}",
+            hint="Take a new snapshot (binlog-stream snapshot JOB.toml --tables), leave the table out (option "
+            'source.excludeTables), or set unknown_values = "null" for it to go on with what follows in the log',
+        ) from error
     how = circumstances_of(statement, context.decoding, ignores=alter.ignores)
     return alter_effects(before, after, alter, how, statement.sql_mode)
 

@@ -330,6 +330,33 @@ def test_column_that_only_a_statement_knows_the_type_of_comes_with_its_rows(tmp_
     assert kept(tmp_path / "unknown", unknown, TableRule(unknown_values=UnknownValues.NULL))["orders"] == [(1, "a")]
 
 
+@pytest.mark.parametrize("effect", ["DROP COLUMN price", "CHANGE price cost INT", "RENAME COLUMN price TO cost"])
+def test_statement_about_a_column_that_nothing_has_brought_is_refused(tmp_path: Path, effect: str) -> None:
+    """The server had that column: what is known of the table is wrong, and its rows may be, too."""
+    create = "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20))"
+
+    def story(log: ShopLog) -> None:
+        log.statement(create)
+        log.insert(ORDERS, (1, "a"))
+        log.statement(f"ALTER TABLE orders {effect}")
+
+    def brought_by_rows(log: ShopLog) -> None:
+        log.statement(create)
+        log.insert(PRICED, (1, "a", 3))
+        log.statement(f"ALTER TABLE orders {effect}")
+
+    def if_there(log: ShopLog) -> None:
+        log.statement(create)
+        log.insert(ORDERS, (1, "a"))
+        log.statement(f"ALTER TABLE orders {effect.replace('price', 'IF EXISTS price', 1)}")
+
+    with pytest.raises(SchemaError, match=r"DDL_NOT_PARSED\] shop\.orders: an ALTER TABLE .*no column 'price'"):
+        kept(tmp_path, story)
+    assert kept(tmp_path, story, TableRule(unknown_values=UnknownValues.NULL))["orders"][0][:2] == (1, "a")
+    assert kept(tmp_path / "if there", if_there)["orders"] == [(1, "a")]
+    assert kept(tmp_path / "brought", brought_by_rows)["orders"][0][:2] == (1, "a")
+
+
 def test_type_that_holds_other_values_is_refused_unless_there_are_none(tmp_path: Path) -> None:
     def story(log: ShopLog) -> None:
         log.insert(ORDERS, (1, "a"))
