@@ -327,6 +327,7 @@ class ForeignKeys:
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
         self.keyless.rename(old, new)
+        # By its name a table becomes the parent, whatever its types and indexes are; but not if its engine has no keys.
         self._doubt(new, lambda _: self.keyless.engine_of(new).ignores_keys)
 
 
