@@ -19,8 +19,8 @@ class Decision:
     Attributes:
         offset: Where to go on; after a loss, where to go on without what is lost.
         loss: The error to raise, unless the user accepts losses; None when nothing is lost.
-        doubt: Error for events that may be lost: the log does not show it. A warning has its text, and reading goes on.
-            None: no event may be lost.
+        doubt: The error about events that may be lost, where the log does not show whether they are. The tailer logs it
+            as a warning and reads on. None: no event can be lost.
         is_waiting: Nothing can be read now: the program has cut its file, and has written no event since; or the file
             that was read was purged, and the one after it has no start yet.
     """

@@ -1,4 +1,4 @@
-"""Engines of tables, as far as foreign keys depend on them: `StatedEngine`, `KeylessTables`."""
+"""Engines that decide if a table has foreign keys: `StatedEngine`, `KeylessTables`."""
 
 from __future__ import annotations
 

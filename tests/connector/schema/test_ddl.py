@@ -124,7 +124,7 @@ def test_a_key_keeps_a_column_that_is_dropped_and_added(alter: str, key: tuple[s
     """MariaDB 10.1 to 11.8, MySQL 5.6 to 9.7."""
     found = table(after("CREATE TABLE t (a INT, b INT, c INT, PRIMARY KEY (a, b))", f"ALTER TABLE t {alter}"))
     assert found.primary_key == key
-    assert not any(one.nullable for one in found.columns or () if one.name in key)
+    assert not any(column.nullable for column in found.columns or () if column.name in key)
 
 
 def test_tables_change_places() -> None:

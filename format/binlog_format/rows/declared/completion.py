@@ -168,8 +168,8 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
             + _both_lists(layout, completion),
             hint=_HINT if is_given else _DDL_HINT,
         )
-    for number, (column, said) in enumerate(zip(layout.columns, completion.columns, strict=True)):
-        why = contradiction(layout, column, said)
+    for number, (column, schema_column) in enumerate(zip(layout.columns, completion.columns, strict=True)):
+        why = contradiction(layout, column, schema_column)
         if why is not None:
             raise SchemaError(
                 "COLUMN_MISMATCH",
@@ -180,13 +180,13 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     columns = tuple(
         replace(
             column,
-            name=said.name if column.name is None else column.name,
-            unsigned=said.unsigned if column.unsigned is None else column.unsigned,
-            charset=said.charset if column.charset is None else column.charset,
-            enum_values=said.enum_values if column.enum_values is None else column.enum_values,
-            declared=said.declared,
+            name=schema_column.name if column.name is None else column.name,
+            unsigned=schema_column.unsigned if column.unsigned is None else column.unsigned,
+            charset=schema_column.charset if column.charset is None else column.charset,
+            enum_values=schema_column.enum_values if column.enum_values is None else column.enum_values,
+            declared=schema_column.declared,
         )
-        for column, said in zip(layout.columns, completion.columns, strict=True)
+        for column, schema_column in zip(layout.columns, completion.columns, strict=True)
     )
     content = layout.table_map[TABLE_BODY_OFFSET:] + text.encode()
     return replace(
@@ -219,15 +219,16 @@ _HINT = (
 )
 
 
-def contradiction(layout: TableLayout, column: Column, said: ColumnCompletion) -> str | None:
-    """Reason why *column* of *layout* cannot be the column that *said* describes; None: it can."""
-    if column.name is not None and folded_name(column.name) != folded_name(said.name):
-        return f"the log calls it {column.name!r}, the schema {said.name!r}"
-    labels = None if said.enum_values is None else len(said.enum_values)
-    if said.declared is not None and not fits(column, said.declared, said.charset, labels, layout.vendor):
-        return f"the log has {_logged(column)}, the schema {_said(said)}"
-    if column.unsigned is not None and said.unsigned is not None and column.unsigned != said.unsigned:
-        return f"the log has {_logged(column)}, the schema {_said(said)}"
+def contradiction(layout: TableLayout, column: Column, schema_column: ColumnCompletion) -> str | None:
+    """Reason why *column* of *layout* cannot be the column that *schema_column* describes; None: it can."""
+    if column.name is not None and folded_name(column.name) != folded_name(schema_column.name):
+        return f"the log calls it {column.name!r}, the schema {schema_column.name!r}"
+    labels = None if schema_column.enum_values is None else len(schema_column.enum_values)
+    declared = schema_column.declared
+    if declared is not None and not fits(column, declared, schema_column.charset, labels, layout.vendor):
+        return f"the log has {_logged(column)}, the schema {_in_schema(schema_column)}"
+    if column.unsigned is not None and schema_column.unsigned is not None and column.unsigned != schema_column.unsigned:
+        return f"the log has {_logged(column)}, the schema {_in_schema(schema_column)}"
     return None
 
 
@@ -240,8 +241,8 @@ def _primary_key(layout: TableLayout, completion: LayoutCompletion) -> tuple[int
 
 def _both_lists(layout: TableLayout, completion: LayoutCompletion) -> str:
     logged = ", ".join(_logged(column) for column in layout.columns)
-    said = ", ".join(_said(column) for column in completion.columns)
-    return f"log: [{logged}]; schema: [{said}]"
+    in_schema = ", ".join(_in_schema(column) for column in completion.columns)
+    return f"log: [{logged}]; schema: [{in_schema}]"
 
 
 def _logged(column: Column) -> str:
@@ -260,55 +261,57 @@ def _logged(column: Column) -> str:
     return text if column.name is None else f"{column.name} {text}"
 
 
-def _said(said: ColumnCompletion) -> str:
-    return f"{said.name} {said.declared or '?'}{' unsigned' if said.unsigned else ''}"
+def _in_schema(schema_column: ColumnCompletion) -> str:
+    return f"{schema_column.name} {schema_column.declared or '?'}{' unsigned' if schema_column.unsigned else ''}"
 
 
-def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: Vendor) -> TableLayout:
+def declared_layout(database: str, table: str, completion: LayoutCompletion, vendor: Vendor) -> TableLayout:
     """The layout with which rows of a table will come that was declared so.
 
     It has no table map; its digest is empty. Types are those that servers write today.
     """
     try:
-        columns = tuple(column_of(column, vendor) for column in said.columns)
+        columns = tuple(column_of(column, vendor) for column in completion.columns)
     except SchemaError as error:
         raise SchemaError(
             "NO_COLUMN_METADATA",
             f"{database}.{table}: {error.reason}, and the log has no rows of the table",
             hint="Start the query when the table has rows, or without the option table",
         ) from error
-    key = said.keys[0] if said.keys else ()
-    return TableLayout(database, table, columns, key, "", b"", vendor, said.to_json())
+    key = completion.keys[0] if completion.keys else ()
+    return TableLayout(database, table, columns, key, "", b"", vendor, completion.to_json())
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
-def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) -> Column:
+def column_of(schema_column: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) -> Column:
     """A column as a table map has it.
 
     Args:
         vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
             same type that is not.
     """
-    declared = said.declared or ""
-    labels = None if said.enum_values is None else len(said.enum_values)
+    declared = schema_column.declared or ""
+    labels = None if schema_column.enum_values is None else len(schema_column.enum_values)
     fitting = []
-    for type_, metadata in _candidates(declared, said.charset, labels):
+    for type_, metadata in _candidates(declared, schema_column.charset, labels):
         column = Column(
-            name=said.name,
+            name=schema_column.name,
             type=type_,
             metadata=metadata,
             nullable=nullable,
-            unsigned=said.unsigned,
-            charset=_charset(type_, declared, said.charset),
-            enum_values=said.enum_values,
+            unsigned=schema_column.unsigned,
+            charset=_charset(type_, declared, schema_column.charset),
+            enum_values=schema_column.enum_values,
             declared=declared,
         )
-        if fits(column, declared, said.charset, labels, vendor):
+        if fits(column, declared, schema_column.charset, labels, vendor):
             fitting.append(column)
     # A type that is not known (a plugin's) fits everything, a known one no two numbers.
     if fitting and not {ColumnType.TINY, ColumnType.SHORT} <= {column.type for column in fitting}:
         return fitting[0]
-    raise SchemaError("NO_COLUMN_METADATA", f"column {said.name}: the type {declared or 'nothing'} is not known here")
+    raise SchemaError(
+        "NO_COLUMN_METADATA", f"column {schema_column.name}: the type {declared or 'nothing'} is not known here"
+    )
 
 
 def _charset(type_: ColumnType, declared: str, charset: str | None) -> str | None:
