@@ -1,7 +1,13 @@
-"""The comparison of names by servers: `folded_name`."""
+"""The comparison of names by servers: `folded_name`, `folded_names`."""
+
+from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from unicodedata import ucd_3_2_0 as unicode_3_2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _KNOWN_NAMES = 1 << 14
 _NEW_IN_UNICODE_3_2 = frozenset("ȠϘϴҊӅӉӍԀԂԄԆԈԊԌԎ")  # or in 3.1
@@ -21,6 +27,11 @@ def folded_name(name: str) -> str:
     where a final sigma is a sigma.
     """
     return name.lower() if name.isascii() else "".join(map(_folded_letter, name))
+
+
+def folded_names(names: Iterable[str]) -> frozenset[str]:
+    """The names as `folded_name` gives them."""
+    return frozenset(map(folded_name, names))
 
 
 def _folded_letter(letter: str) -> str:

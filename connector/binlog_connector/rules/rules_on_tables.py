@@ -9,7 +9,7 @@ from binlog_connector.rules.predicate import Predicate
 from binlog_connector.rules.predicate_parser import PredicateError
 from binlog_connector.rules.row_rule import OPTIONAL, Mask, MaskError, MaskKind, RowRule, named_column, parse_mask
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
@@ -169,10 +169,10 @@ def apply_rules_to_table(
 
 
 def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> None:
-    folded = {folded_name(name) for name in known}
+    there = folded_names(known)
     for setting, given in (("columns", rule.columns), ("drop_columns", rule.drop_columns), ("mask", rule.mask)):
         for name in given:
-            if not name.endswith(OPTIONAL) and folded_name(name) not in folded:
+            if not name.endswith(OPTIONAL) and folded_name(name) not in there:
                 raise OptionError(
                     "INVALID_VALUE",
                     f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
@@ -182,14 +182,15 @@ def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> No
 
 def _generated(rule: BoundRule, layout: TableLayout) -> frozenset[str]:
     """The generated columns among those that a rule shows, in small letters."""
-    said = LayoutCompletion.from_json(layout.completion).columns if layout.completion else ()
+    completion = LayoutCompletion.from_json(layout.completion).columns if layout.completion else ()
     found: set[str] = set()
     for index, column in enumerate(layout.columns):
         name = column.name or ""
         if not rule.shows(name):
             continue
-        if said and said[index].declared is not None:
-            found.update({folded_name(name)} if said[index].generated else ())
+        if completion and completion[index].declared is not None:
+            if completion[index].generated:
+                found.add(folded_name(name))
         elif column.nullable or layout.vendor is not Vendor.MARIADB:
             # MariaDB's grammar has no NOT NULL for generated columns.
             raise SchemaError(

@@ -21,7 +21,7 @@ from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.events.charsets import can_hold, decode_text, is_known
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.declared.declared_types import GEOMETRIES, character_size
 from binlog_format.vendor import Vendor
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[str, str]) -> Iterator[KeyDefinition]:
     """The keys that ALTER TABLE leaves of *keys*, under the new *names* of their columns; new keys are not included."""
-    dropped = {folded_name(name) for name in alter.dropped_keys}
+    dropped = folded_names(alter.dropped_keys)
     key_names = {folded_name(old): new for old, new in alter.key_renames}
     # Parts of a key are found by name among the new columns, too (sql/sql_table.cc: mysql_prepare_alter_table).
     added = {
@@ -90,7 +90,7 @@ def _columns_of(part: KeyPart, period: Period | None) -> Iterator[KeyPart]:
 
 def without_nulls(table: TableDefinition) -> TableDefinition:
     """*table* with the columns of its primary key and of its period as NOT NULL, which they stay without these."""
-    names = {folded_name(name) for name in table.primary_key}
+    names = folded_names(table.primary_key)
     if table.period is not None:
         names |= {folded_name(table.period.start), folded_name(table.period.end)}
     columns = tuple(

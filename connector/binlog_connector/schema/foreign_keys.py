@@ -16,7 +16,7 @@ from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgsp
 from binlog_connector.schema.key_engines import KeylessTables, StatedEngine
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.parsing.session import table_name
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.vendor import INLINE_KEYS_SINCE, server_version_of, vendor_of
 
 if TYPE_CHECKING:
@@ -222,11 +222,12 @@ class ForeignKeys:
 
     def reached_by_update(self, parent: TableName, columns: Iterable[str]) -> list[Cascade]:
         """Tables that an UPDATE of these columns of *parent* may change, likewise."""
-        return self._reached(parent, _folded(columns))
+        return self._reached(parent, folded_names(columns))
 
     def updating_columns(self, parent: TableName) -> frozenset[str]:
         """Columns of *parent*, case-folded, whose UPDATE changes rows of other tables."""
-        return _folded(column for _, key in self.cascades_of(parent) if key.on_update for column in key.parent_columns)
+        keys = (key for _, key in self.cascades_of(parent) if key.on_update)
+        return folded_names(column for key in keys for column in key.parent_columns)
 
     def parents(self) -> frozenset[TableName]:
         """Tables that have such children."""
@@ -241,12 +242,12 @@ class ForeignKeys:
             for cascade in self.cascades_of(table):
                 key = cascade.key
                 action = key.on_delete if changed is None else key.on_update
-                concerned = changed is None or bool(changed & _folded(key.parent_columns))
+                concerned = changed is None or bool(changed & folded_names(key.parent_columns))
                 goes = changed is None and action == CASCADE
                 if not action or not concerned or (cascade, goes) in found:
                     continue
                 found[cascade, goes] = cascade
-                ahead.append((cascade.child, None if goes else _folded(key.columns)))
+                ahead.append((cascade.child, None if goes else folded_names(key.columns)))
         return list(dict.fromkeys(found.values()))
 
     def _name(self, name: TableName) -> TableName:
@@ -273,15 +274,15 @@ class ForeignKeys:
 
     def _alter(self, alter: AlterTable) -> None:
         child = self._name(alter.name)
-        dropped = _folded(alter.dropped_foreign_keys)
+        dropped = folded_names(alter.dropped_foreign_keys)
         # InnoDB refuses to drop a column of a key: the table is of an engine that has passed over the key.
-        without = _folded(name for name, _ in alter.dropped)
+        without = folded_names(name for name, _ in alter.dropped)
         kept = [
             key
             for key in self.keys.get(child, ())
             if folded_name(key.name) not in dropped
             and str(_number(child, key.name)) not in dropped
-            and without.isdisjoint(_folded(key.columns))
+            and without.isdisjoint(folded_names(key.columns))
         ]
         kept = [_doubted(key) if _changes_type(alter, key.columns, key.types) else key for key in kept]
         engine = self.keyless.alter(child, alter)
@@ -327,7 +328,7 @@ class ForeignKeys:
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
         self.keyless.rename(old, new)
-        # By its name a table becomes the parent, whatever its types and indexes are; but not if its engine has no keys.
+        # Servers refuse a name whose keys do not go with the table, unless the table's engine has no foreign keys.
         self._doubt(new, lambda _: self.keyless.engine_of(new).ignores_keys)
 
 
@@ -379,7 +380,3 @@ def _number(child: TableName, name: str) -> int:
 
 def _renamed(columns: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(names.get(folded_name(column), column) for column in columns)
-
-
-def _folded(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(folded_name, names))

@@ -217,14 +217,14 @@ def _is_blob(column: Column) -> bool:
 
 def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
     """The columns of *completion* that match the names and types of *layout*, in its order."""
-    by_name = {folded_name(said.name): said for said in completion.columns}
+    by_name = {folded_name(column.name): column for column in completion.columns}
     columns = []
     for column in layout.columns:
         name = column.name or ""
-        said = by_name.get(folded_name(name))
-        if said is None or contradiction(layout, column, said) is not None:
-            said = ColumnCompletion(name)
-        columns.append(replace(said, name=name))
+        schema_column = by_name.get(folded_name(name))
+        if schema_column is None or contradiction(layout, column, schema_column) is not None:
+            schema_column = ColumnCompletion(name)
+        columns.append(replace(schema_column, name=name))
     return LayoutCompletion(tuple(columns), hashes=len(layout.hidden))
 
 

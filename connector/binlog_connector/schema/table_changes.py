@@ -22,7 +22,7 @@ from binlog_connector.schema.parsing.row_statements import statement_operations
 from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import Column, TableLayout
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
@@ -130,7 +130,7 @@ class TableAltered:
             return self.keys_open or bool(self.modified)
         before = {folded_name(new): folded_name(old) for old, new in self.renamed.items()}
         touched = {before.get(folded_name(fact.name), folded_name(fact.name)) for fact in self.modified}
-        touched |= {folded_name(name) for name in self.dropped}
+        touched |= folded_names(self.dropped)
         return any(folded_name(key) in touched for key in keys)
 
 

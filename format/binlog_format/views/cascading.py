@@ -22,7 +22,7 @@ from binlog_format.events.table_map_layout import (
     ColumnType,
 )
 from binlog_format.gtids.gtid_history import gtid_text
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
@@ -211,7 +211,7 @@ def first_cascading(
         ends_of: The columns that tell if a version of a row ends, at a position; default: `possible_row_ends`.
     """
     kinds = (DELETES | UPDATES if deletes else frozenset()) | (UPDATES if columns else frozenset())
-    wanted = frozenset(folded_name(column) for column in columns)
+    wanted = folded_names(columns)
     selection = Selection(TableFilter(), groups, table=table, event_types=kinds, decoding=decoding)
     for block in blocks:
         found: list[tuple[int, bool]] = []

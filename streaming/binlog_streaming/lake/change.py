@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import TableError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class TableFiles(Protocol[File]):
 
 def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
     """See that new rows come with all columns that would else have a default."""
-    brought = {folded_name(name) for name in rows.names}
+    brought = folded_names(rows.names)
     missing = [name for name in files.defaulted if folded_name(name) not in brought]
     if missing:
         raise TableError(

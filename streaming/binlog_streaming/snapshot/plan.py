@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.rules.predicate_parser import column_names, parse_predicate
 from binlog_format.errors import SchemaError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.vendor import REPLICA_WORDS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.settings.publish_model import PublishJob
@@ -183,7 +183,7 @@ def _unpublished(table: ServerTable, job: PublishJob) -> str | None:
 
 def _lacking_columns(table: ServerTable, row_filter: str | None) -> str | None:
     """Reason why rows of a table cannot be chosen; None: they can."""
-    known = {folded_name(name) for name in table.source.column_names}
+    known = folded_names(table.source.column_names)
     names = [] if row_filter is None else [column.name for column in column_names(parse_predicate(row_filter))]
     lacking = next((name for name in names if folded_name(name) not in known), None)
     return None if lacking is None else f"it has no column {lacking}, which the condition for its rows names"

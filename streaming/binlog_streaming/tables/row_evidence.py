@@ -18,7 +18,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.messages import row_value
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.row_values import RowsBefore, ShownRows, differing
@@ -309,7 +309,7 @@ def _command(images: StepImages) -> str:
 
 
 def _differences(different: DifferentRow, masked: Collection[str]) -> str:
-    hidden = {folded_name(name) for name in masked}
+    hidden = folded_names(masked)
     texts = []
     for name, value in different.shown.items():
         if folded_name(name) in hidden:

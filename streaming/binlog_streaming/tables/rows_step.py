@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError, UnsupportedError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.rows.json.variant_layout import JSON_FIELD
@@ -117,7 +117,7 @@ class RowsContent:
         definition = facts.definition_at(name, self.last.position, logged)
         columns = () if definition is None else definition.columns or ()
         names = {folded_name(column.name) for column in columns if column.declared == "json"}
-        names -= {folded_name(name) for name in self.rule.mask}
+        names -= folded_names(self.rule.mask)
         marked = (field.with_metadata(JSON_FIELD) if folded_name(field.name) in names else field for field in schema)
         return pa.schema(list(marked))
 

@@ -23,7 +23,7 @@ from binlog_connector.schema.table_changes import TableTruncated
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.errors import SchemaError
 from binlog_format.gtids.gtid import GtidSource
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -294,7 +294,7 @@ def _part(changes: ReceivedChanges) -> ReceivedPart:
 def _check_keys(name: TableName, rule: TableRule, changes: ReceivedChanges) -> None:
     # Messages keep their order by their keys: two changes of a row must not have two of these.
     key = [str(changes.layout.columns[index].name) for index in changes.layout.primary_key]
-    if rule.keys and not {folded_name(column) for column in key} <= {folded_name(column) for column in rule.keys}:
+    if rule.keys and not folded_names(key) <= folded_names(rule.keys):
         raise SchemaError(
             "NO_PRIMARY_KEY",
             f"{name}: tables.keys names {', '.join(rule.keys)}, and messages have the key {', '.join(key)}: changes of "
@@ -307,7 +307,7 @@ def _check_columns(name: TableName, rule: TableRule, changes: ReceivedChanges, k
     # What rows hold in a column that their messages do not have, a message does not tell.
     if rule.unknown_values is UnknownValues.NULL or set(rule.modes) == {Mode.CHANGELOG}:
         return
-    now, before = ({folded_name(name) for name in names} for names in (_columns(changes), known.columns))
+    now, before = (folded_names(names) for names in (_columns(changes), known.columns))
     if now != before:
         raise SchemaError(
             "SCHEMA_CHANGED",

@@ -22,7 +22,7 @@ from binlog_connector.schema.partitions.values import (
     whole_numbers,
 )
 from binlog_format.errors import SchemaError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +177,7 @@ class PartitionRows:
         Raises:
             SchemaError: `PARTITION_BOUNDS`: a row has a value of which the server may have made something else.
         """
-        wanted = {folded_name(name) for name in self.columns}
+        wanted = folded_names(self.columns)
         arrays = {folded_name(name): _array(rows, name) for name in rows.schema.names if folded_name(name) in wanted}
         try:
             parts = self._parts(arrays, rows.num_rows)

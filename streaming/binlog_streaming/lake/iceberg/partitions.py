@@ -22,7 +22,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, PrimitiveType, StringType
 from pyiceberg.utils.decimal import decimal_required_bytes, decimal_to_bytes
 
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_streaming.lake.iceberg.schema import unused_name
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.settings.choices import unpartitionable, valueless
@@ -127,7 +127,7 @@ _FIRST_FIELD = 1000
 def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -> PartitionSpec:
     """Partition spec of a new table. *rules*: what the settings ask for; none: it is not."""
     fields = []
-    taken = {folded_name(name) for name in schema.column_names}
+    taken = set(folded_names(schema.column_names))
     for number, rule in enumerate(rules):
         transform = parse_transform(rule.iceberg_transform)
         column = next((column for column in schema.fields if column.name == rule.column), None)

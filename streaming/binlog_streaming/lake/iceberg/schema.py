@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, make_compatible_na
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from binlog_format.errors import TableError, UnsupportedError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -65,7 +65,7 @@ def _inner_paths(column: pa.Field) -> Iterator[str]:
 def file_schema(schema: Schema) -> Schema:
     """The columns as files have them, with names that Avro takes, no two alike; readers go by their numbers."""
     plain = [make_compatible_name(field.name) for field in schema.fields]
-    if len({folded_name(name) for name in plain}) == len(plain):
+    if len(folded_names(plain)) == len(plain):
         return sanitize_column_names(schema)
     fields, taken = [], set[str]()
     for field, name in zip(schema.fields, plain, strict=True):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY
 from binlog_streaming.lake.evolution import cast_table, text_fields
@@ -222,7 +222,7 @@ class HeldRows:
         if self.target is None:
             return None
         own = mode_schema(self.mode, pa.schema([]), self.rule.deletes, OnCascade.APPLY).names
-        gone = {*own} | {folded_name(name) for name in dropped_columns(self.target)}
+        gone = {*own} | folded_names(dropped_columns(self.target))
         return text_fields(pa.schema([field for field in self.target.schema() if folded_name(field.name) not in gone]))
 
     def matching(self, wanted: Sequence[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.table_names import ghost_of
 from binlog_format.errors import SchemaError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
@@ -130,7 +130,7 @@ def _columns(context: StatementContext, target: Target, own: list[str], wanted: 
     if target.properties() is None:
         return _Columns(tuple(wanted.names), wanted, tuple(own), tuple(own), ())
     there, name = target.schema(), str(context.table.name)
-    before = {folded_name(column) for column in dropped_columns(target)}
+    before = folded_names(dropped_columns(target))
     try:
         reconciled(pa.schema([field for field in there if folded_name(field.name) not in before]), wanted, name)
     except SchemaError:
@@ -139,7 +139,7 @@ def _columns(context: StatementContext, target: Target, own: list[str], wanted: 
     # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
     held = fitting(there, wanted)
     schema = reconciled(held, wanted, name).applied_to(held)
-    live, columns = {folded_name(column) for column in own}, {folded_name(column) for column in wanted.names}
+    live, columns = folded_names(own), folded_names(wanted.names)
     return _Columns(
         held=tuple(held.names),
         schema=schema,
@@ -172,7 +172,7 @@ class _GhostRows:
         cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
     ) -> _GhostRows:
         own = _own_values(context, columns.schema)
-        live = {folded_name(column) for column in columns.live}
+        live = folded_names(columns.live)
         names = [name for name in ghost.schema.names if folded_name(name) in live]
         batches = [with_values(cast_to_schema(batch.select(names), columns.schema), own) for batch in ghost]
         rows = pa.Table.from_batches(batches, columns.schema).combine_chunks()

@@ -28,7 +28,7 @@ from binlog_connector.schema.effects.conversion import Converted, Same, Unknown,
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import SchemaError, TableError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, text_fields
@@ -155,15 +155,15 @@ def rewritten_columns(
     if alter is None or not _names_columns(alter) or not has_rows(target):
         return {}
     names = {folded_name(name): name for name in target.schema().names if name not in dropped}
-    gone = {folded_name(name) for name in change.dropped}
+    staying = names.keys() - folded_names(change.dropped)
     changes = [
         (names[old], changed)
         for changed in _changes(context, alter, names.keys()).values()
-        if (old := folded_name(changed.old.name)) in names.keys() - gone and not isinstance(changed.effect, Same)
+        if (old := folded_name(changed.old.name)) in staying and not isinstance(changed.effect, Same)
     ]
     # Columns that the statement names first: others may change because of them.
     changes.sort(key=lambda change: change[1].old.declared == change[1].new.declared)
-    in_key = {folded_name(key) for key in keys}
+    in_key = folded_names(keys)
     converted = {name: column for name, changed in changes if (column := _converted(context, target, name, changed))}
     failing = _failing(target, [column for column in converted.values() if column.effect and column.effect.may_fail])
     return {
@@ -312,14 +312,14 @@ def without_generated(
     renamed = {
         old: new for old, new in change.renamed.items() if folded_name(old) not in became and before.is_plain(old)
     }
-    told = {folded_name(fact.name): bool(fact.generated) for fact in (*change.added, *change.modified)}
+    becomes_generated = {folded_name(fact.name): bool(fact.generated) for fact in (*change.added, *change.modified)}
     after = change.primary_key or tuple(_renamed(key, change.renamed) for key in keys)
     generated = [
         key
         for key in rule.keys or after
-        if told.get(folded_name(key), before.is_generated(olds.get(folded_name(key), key)))
+        if becomes_generated.get(folded_name(key), before.is_generated(olds.get(folded_name(key), key)))
     ]
-    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, {folded_name(key) for key in generated})
+    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, folded_names(generated))
     return replace(
         change, renamed=renamed, added=tuple(added), modified=tuple(modified), dropped=(*change.dropped, *dropped)
     )

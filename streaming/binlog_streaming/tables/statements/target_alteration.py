@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
@@ -106,7 +106,7 @@ class _Columns:
         self.dropped -= {new for old, new in renamed.items() if folded_name(old) not in olds}
         pairs = {olds[folded_name(old)]: new for old, new in renamed.items() if folded_name(old) in olds}
         self.renamed = {old: new for old, new in pairs.items() if old != new}
-        news = {folded_name(new) for new in self.renamed.values()}
+        news = folded_names(self.renamed.values())
         taken = {name for name in self.types if folded_name(name) in news and name not in self.renamed}
         self.removed += [name for name in self.types if name in taken]
         self.types = {self.renamed.get(name, name): kind for name, kind in self.types.items() if name not in taken}
@@ -114,7 +114,7 @@ class _Columns:
 
     def add(self, column: pa.Field, existing: pa.Scalar | None, *, if_missing: bool) -> None:
         before = set(self.before.schema.names) - set(self.before.dropped)
-        if if_missing and folded_name(column.name) in {folded_name(name) for name in before}:
+        if if_missing and folded_name(column.name) in folded_names(before):
             return  # whatever becomes of it by the same statement
         self._spell(column.name)
         there = self.types.get(column.name)
@@ -210,7 +210,7 @@ def target_alteration(
     """
     types = {column.name: column.type for column in before.schema}
     columns = _Columns(str(change.name), before, types, set(before.dropped), converted)
-    gone = {folded_name(name) for name in change.dropped}
+    gone = folded_names(change.dropped)
     columns.dropped |= {name for name in columns.types if folded_name(name) in gone}
     columns.rename({**change.renamed, **_respelled(columns.types, change, modified)})
     for column in modified:
@@ -233,7 +233,7 @@ def target_alteration(
 def _respelled(names: Iterable[str], change: TableAltered, modified: pa.Schema) -> dict[str, str]:
     """Columns that MODIFY spells otherwise: upper and lower case are the same to a server, but not to a target."""
     there = {folded_name(name): name for name in names}
-    renamed = {folded_name(new) for new in change.renamed.values()}
+    renamed = folded_names(change.renamed.values())
     spelled = {there.get(folded_name(name), name): name for name in modified.names if folded_name(name) not in renamed}
     return {old: new for old, new in spelled.items() if old != new}
 
@@ -281,7 +281,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         positions.clear_position(target, commit_id)
         asked.bring_into(target, commit_id)
     # Of a table that was made anew nobody may have known the columns; rows have those that it has.
-    dropped, live = dropped_columns(target), {folded_name(name) for name in schema.names}
+    dropped, live = dropped_columns(target), folded_names(schema.names)
     left = tuple(name for name in dropped if folded_name(name) not in live)
     if left != dropped:
         target.set_properties(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})

@@ -20,7 +20,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
@@ -47,7 +47,7 @@ from binlog_streaming.tables.statements.target_alteration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from binlog_connector.rules.rules_on_tables import BoundRule
     from binlog_connector.schema.table_changes import ColumnFacts
@@ -309,7 +309,7 @@ def begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | No
         wanted, dropped = target.stored_schema(wanted), ()
         if context.keeps_rows:
             # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
-            held, live = fitting(schema, wanted), {folded_name(name) for name in wanted.names}
+            held, live = fitting(schema, wanted), folded_names(wanted.names)
             dropped = tuple(name for name in held.names if folded_name(name) not in live)
             schema = reconciled(held, wanted, str(context.table.name)).applied_to(held)
         else:
@@ -369,17 +369,17 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     return Work(commit if asked else None, rule.keys or keys, recorded)
 
 
-def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: set[str]) -> str | None:
+def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: Set[str]) -> str | None:
     if fact.unknown is None and fact.existing is not None and fact.existing.is_valid:
         return None if is_settled else _UNSETTLED
     return fact.unknown or (_KEPT_IN_KEY if folded_name(fact.name) in keys else None)
 
 
 def _check_known(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
-    gone = {folded_name(name) for name in (*change.dropped, *dropped_columns(target))}
+    gone = folded_names((*change.dropped, *dropped_columns(target)))
     there = {name for name in target.schema().names if folded_name(name) not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
-    in_key = {folded_name(key) for key in keys}
+    in_key = folded_names(keys)
     kept_in_key = in_key & {folded_name(name) for name in change.dropped if change.primary_key is None}
     reasons = {
         fact.name: reason
