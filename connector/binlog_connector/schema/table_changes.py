@@ -26,7 +26,8 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
-from binlog_format.rows.declared.default_values import ColumnDefault, UnknownDefaultError, default_value
+from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.default_values import ColumnDefault, default_value
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
 from binlog_format.names import folded_name
-from binlog_format.rows.declared.default_times import UnknownDefaultError, zone_offset
+from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.default_times import zone_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

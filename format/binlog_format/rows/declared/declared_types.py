@@ -261,6 +261,14 @@ class DeclaredDefault:
         return cls(DefaultKind(kind), *rest)
 
 
+class UnknownDefaultError(Exception):
+    """The default value of a column cannot be computed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Time and time zone of a statement.

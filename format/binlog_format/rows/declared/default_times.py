@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared.declared_types import DefaultKind
+from binlog_format.rows.declared.declared_types import DefaultKind, UnknownDefaultError
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values.temporal import fraction_digits
 
@@ -41,14 +41,6 @@ _NUMBER_TIME = re.compile(
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
 _UTC_NAMES = frozenset({"utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
-
-
-class UnknownDefaultError(Exception):
-    """The default value of a column cannot be computed."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def declared_time(

@@ -14,30 +14,26 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import BinlogError
-from binlog_format.events.charsets import decode_text
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import arrow_type, column_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, split_declared
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, UnknownDefaultError, split_declared
+from binlog_format.rows.declared.default_texts import declared_label, declared_set, declared_text
 from binlog_format.rows.declared.default_times import (
     DATE_TYPES,
     DATETIME_TYPES,
     TIME_TYPES,
     TIMESTAMP_TYPES,
-    UnknownDefaultError,
     declared_time,
 )
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.values.text import set_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.rows.declared.declared_types import Moment
-
-__all__ = ["ColumnDefault", "UnknownDefaultError", "default_value", "layout_defaults"]
 
 _INTEGER_BITS = {
     ColumnType.TINY: 8,
@@ -48,7 +44,6 @@ _INTEGER_BITS = {
 }
 _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_EXACT_NUMBER = re.compile(r"(-?)(?=[\d.])(\d*)(\.\d+)?", re.ASCII)
 _SCALE_MAX = 30
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
@@ -260,84 +255,6 @@ def _rounded_by_server(value: float, digits: int, scale: int) -> float:
     return whole + round((value - whole) * power) / power
 
 
-def _text(column: Column, default: DeclaredDefault) -> str | bytes:
-    name, numbers = split_declared(column.declared or "")
-    if column.charset == "binary":
-        return _binary(name, numbers[0] if numbers else 1, default)
-    if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
-        text = _characters(bytes.fromhex(default.text), column.charset or "")
-    elif default.kind is DefaultKind.NUMBER:
-        text = _digits(default.text)
-    else:
-        text = default.text
-    if numbers and name in ("char", "varchar") and len(text) > numbers[0]:
-        raise UnknownDefaultError("a text that the column does not hold")
-    return text.rstrip(" ") if name == "char" else text
-
-
-def _digits(number: str) -> str:
-    """The text of a number: leading zeros are removed, and zeros after its decimal point are kept."""
-    match = _EXACT_NUMBER.fullmatch(number)
-    if match is None:
-        raise UnknownDefaultError("a number for a text")
-    sign, whole, fraction = match.groups(default="")
-    text = (whole.lstrip("0") or "0") + fraction
-    return sign + text if text.strip("0.") else text
-
-
-def _characters(content: bytes, charset: str) -> str:
-    if not content.isascii():
-        raise UnknownDefaultError("bytes for a text")
-    try:
-        return decode_text(content, charset)
-    except UnicodeDecodeError as error:
-        raise UnknownDefaultError("bytes for a text") from error
-
-
-def _binary(name: str, size: int, default: DeclaredDefault) -> bytes:
-    if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
-        content = bytes.fromhex(default.text)
-    elif default.kind is DefaultKind.NUMBER:
-        content = _digits(default.text).encode()
-    elif not default.text.isascii():
-        raise UnknownDefaultError("a text for bytes")
-    else:
-        content = default.text.encode()
-    if name in ("binary", "varbinary") and len(content) > size:
-        raise UnknownDefaultError("bytes that the column does not hold")
-    return content.ljust(size, b"\0") if name == "binary" else content
-
-
-def _labels(column: Column, default: DeclaredDefault) -> dict[str, str]:
-    """The labels of an ENUM or SET, and what they are under when upper and lower case are one."""
-    if column.enum_values is None or default.kind is not DefaultKind.TEXT:
-        raise UnknownDefaultError("no label")
-    folded: dict[str, str] = {}
-    for label in column.enum_values:
-        folded.setdefault(label.casefold(), label)
-    return folded | {label: label for label in column.enum_values}
-
-
-def _label(labels: dict[str, str], text: str) -> str:
-    wanted = text.rstrip(" ")
-    found = labels.get(wanted) or labels.get(wanted.casefold())
-    if found is None and wanted not in labels:
-        raise UnknownDefaultError("no label")
-    return found or wanted
-
-
-def _enum(column: Column, default: DeclaredDefault) -> str:
-    return _label(_labels(column, default), default.text)
-
-
-def _set(column: Column, default: DeclaredDefault) -> str:
-    labels = _labels(column, default)
-    if not default.text:
-        return ""
-    chosen = {_label(labels, part) for part in default.text.split(",")}
-    return set_text(label for label in column.enum_values or () if label in chosen)
-
-
 def _json_text(column: Column, name: str, default: DeclaredDefault, type_: pa.DataType) -> pa.Scalar:
     # MariaDB's JSON is text as it was written; MySQL's is written anew, which is not done here.
     if name == "json" and column.type is not ColumnType.JSON and default.kind is DefaultKind.TEXT and default.text:
@@ -383,7 +300,7 @@ _TEXTS = (
 _CONVERSIONS: dict[ColumnType, Callable[[Column, DeclaredDefault], object]] = {
     **dict.fromkeys(_INTEGER_BITS, _integer),
     **_NUMBERS,
-    **dict.fromkeys(_TEXTS, _text),
-    ColumnType.ENUM: _enum,
-    ColumnType.SET: _set,
+    **dict.fromkeys(_TEXTS, declared_text),
+    ColumnType.ENUM: declared_label,
+    ColumnType.SET: declared_set,
 }
