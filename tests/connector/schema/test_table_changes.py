@@ -607,9 +607,51 @@ def test_dates_of_defaults_are_texts_where_dates_are(declaration: str, text: str
     assert added(declaration, Decoding(zero_dates=ZeroDates.TEXT)).existing == pa.scalar(text, pa.string())
 
 
-def test_json_of_mysql_is_not_guessed() -> None:
-    assert added("JSON DEFAULT ('{}')", vendor=Vendor.MYSQL).unknown == "a default of json"
-    assert added("JSON", vendor=Vendor.MYSQL).existing == pa.scalar(None, pa.string())
+@pytest.mark.parametrize(
+    ("declaration", "mysql", "mariadb"),
+    [
+        ("JSON DEFAULT ('{ }')", "{}", "{ }"),
+        ("JSON NOT NULL", "null", ""),
+        ("JSON", None, None),
+        ("JSON DEFAULT (JSON_OBJECT())", "{}", "{}"),
+        ("JSON DEFAULT (JSON_ARRAY())", "[]", "[]"),
+        ("JSON DEFAULT (JSON_OBJECT('bb', 1, 'a', NULL))", '{"a": null, "bb": 1}', '{"bb": 1, "a": null}'),
+        ("TEXT DEFAULT (JSON_OBJECT('bb', 1, 'a', NULL))", '{"a": null, "bb": 1}', '{"bb": 1, "a": null}'),
+        ("JSON DEFAULT (JSON_ARRAY('x', TRUE, -7, JSON_ARRAY()))", '["x", true, -7, []]', '["x", 1, -7, []]'),
+    ],
+)
+def test_json_is_written_as_the_server_does(declaration: str, mysql: str | None, mariadb: str | None) -> None:
+    # Asked on MySQL 5.7 (NOT NULL), 8.0 and 9.7, and MariaDB 10.2, 10.11 and 11.8.
+    assert added(declaration, vendor=Vendor.MYSQL).existing == pa.scalar(mysql, pa.string())
+    assert added(declaration, vendor=Vendor.MARIADB).existing == pa.scalar(mariadb, pa.string())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "JSON_OBJECT('a', 1, 'a', 2)",
+        "JSON_OBJECT('a')",
+        "JSON_OBJECT(1, 2)",
+        "JSON_ARRAY(1.50)",
+        "JSON_ARRAY('')",
+        "JSON_ARRAY('\"')",
+        "JSON_ARRAY(1 + 1)",
+        "JSON_ARRAY(-TRUE)",
+        "JSON_ARRAY(NOW())",
+        "JSON_ARRAY(1 2)",
+    ],
+)
+def test_json_of_other_expressions_is_not_guessed(call: str) -> None:
+    for vendor in Vendor:
+        assert added(f"JSON DEFAULT ({call})", vendor=vendor).unknown == "an expression"
+    assert added("JSON DEFAULT ('[0.12345678901234567]')", vendor=Vendor.MYSQL).existing is None
+
+
+def test_texts_of_expressions_whose_backslashes_mysql_doubles_are_not_guessed() -> None:
+    plain, mode = r"TEXT DEFAULT ('a\b')", 1 << 20
+    assert added(plain, vendor=Vendor.MYSQL, sql_mode=mode).unknown == "an expression"
+    assert added(plain, vendor=Vendor.MARIADB, sql_mode=mode).existing == pa.scalar(r"a\b")
+    assert added(r"TEXT DEFAULT ('a\\b')", vendor=Vendor.MYSQL).existing == pa.scalar(r"a\b")
 
 
 def test_changes_can_be_sent_to_other_processes() -> None:

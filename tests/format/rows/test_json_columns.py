@@ -20,6 +20,7 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import Decoding
 from binlog_format.rows.json import json_columns
+from binlog_format.rows.json.json_document import BadJsonError, document_of
 from tests.chance import examples
 from tests.format.rows.plain_json import (
     DOCUMENTS,
@@ -138,6 +139,44 @@ def test_long_texts(size: int) -> None:
 def test_text_that_is_far_longer_than_the_document() -> None:
     model = ["\1" * 100_000, [False] * 30_000]
     assert text(document(model)) == server_text(model)
+
+
+def _has_many_digits(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_many_digits, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and (value != round(value, 3) or abs(value) > 1e9)
+
+
+@given(DOCUMENTS.filter(lambda value: not _has_many_digits(value)))
+@settings(max_examples=examples(300))
+def test_texts_become_the_documents_that_a_server_makes_of_them(value: Any) -> None:
+    assert text(document_of(json.dumps(value))) == text(document(value))
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [  # as MySQL 8.0.12 and 9.7 print them
+        ('{"bb": 1.50, "a": [1,2.0, 1e3, true, null, -0], "bb":2}', '{"a": [1, 2.0, 1000.0, true, null, 0], "bb": 2}'),
+        ("[-0.0, 0.1, 1E22, 1.5e-7]", "[-0.0, 0.1, 1e22, 0.00000015]"),
+        ("[18446744073709551615, -9223372036854775808]", "[18446744073709551615, -9223372036854775808]"),
+        (" [ ] ", "[]"),
+        ('["\\u00e9/\\n\\u0001\\u007f\\b\\/ \\ud83d\\ude00"]', '["é/\\n\\u0001\x7f\\b/ 😀"]'),
+    ],
+)
+def test_a_text_is_printed_as_by_the_server(written: str, printed: str) -> None:
+    assert text(document_of(written)) == printed
+
+
+@pytest.mark.parametrize("written", ["", "{", "NaN", '"\\ud800"', "[" * 101 + "]" * 101, "[" * 9999])
+def test_a_text_that_servers_refuse_is_no_document(written: str) -> None:
+    with pytest.raises(BadJsonError):
+        document_of(written)
+
+
+@pytest.mark.parametrize("written", ["[1e400]", "[0.30000000000000004]", "[18446744073709551616]"])
+def test_a_number_that_servers_read_differently_is_no_document(written: str) -> None:
+    with pytest.raises(BadJsonError, match="digits"):
+        document_of(written)
 
 
 def nested(depth: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -40,6 +41,11 @@ _TODAY = frozenset({"CURRENT_DATE", "CURDATE"})
 _WHOLE_NOW = DeclaredDefault(DefaultKind.UNKNOWN, "CURRENT_TIMESTAMP without the fraction that the column has")
 _DATE_OF_NOW = DeclaredDefault(DefaultKind.UNKNOWN, "CURRENT_DATE for another type")
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
+_JSON_CALLS = frozenset({"JSON_OBJECT", "JSON_ARRAY"})
+_JSON_WORDS = {"NULL": None, "TRUE": True, "FALSE": False}
+_JSON_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+_JSON_TEXT = re.compile(r"[ !#-\[\]-~]+", re.ASCII)
+"""Texts that no server writes with a backslash; an empty one may be NULL."""
 
 
 def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
@@ -47,7 +53,8 @@ def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDef
     if reader.at_symbol("("):
         inner = TokenReader([*_bared(reader.group()), Token(TokenKind.END, "", 0)])
         default = _simple(inner, session)
-        return default if inner.at_end() else EXPRESSION
+        is_plain = inner.at_end() and not (session.doubles_backslashes and "\\" in default.text)
+        return default if is_plain else EXPRESSION
     return _simple(reader, session)
 
 
@@ -121,6 +128,8 @@ def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     if word.startswith("_") and following is TokenKind.BYTES:
         reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
         return EXPRESSION
+    if word in _JSON_CALLS and reader.at_symbol("(") and session.vendor is not None:
+        return _json_default(word, reader, session.vendor)
     while reader.accept_symbol("."):
         reader.take()
     if reader.at_symbol("("):
@@ -135,6 +144,50 @@ def _text(text: str, session: StatementSession) -> DeclaredDefault:
     if _NO_TEXT.search(text):
         return EXPRESSION
     return DeclaredDefault(DefaultKind.TEXT, text)
+
+
+def _json_default(word: str, reader: TokenReader, vendor: Vendor) -> DeclaredDefault:
+    """Default of JSON_OBJECT(...) or JSON_ARRAY(...), as the server prints it, if plain literals are all that is in it.
+
+    Live on MariaDB 10.11 and 11.8, which keep the order of keys, and MySQL 9.7, which sorts them.
+    """
+    try:
+        return DeclaredDefault(DefaultKind.TEXT, json.dumps(_json_call(word, reader, vendor)))
+    except (ValueError, KeyError):
+        return EXPRESSION
+
+
+def _json_call(word: str, reader: TokenReader, vendor: Vendor) -> dict[str, object] | list[object]:
+    inner = TokenReader([*reader.group(), Token(TokenKind.END, "", 0)])
+    values: list[object] = []
+    while not inner.at_end():
+        if values and not inner.accept_symbol(","):
+            raise ValueError
+        values.append(_json_value(inner, vendor))
+    if word == "JSON_ARRAY":
+        return values
+    members = {key: value for key, value in zip(values[::2], values[1::2], strict=True) if isinstance(key, str)}
+    if 2 * len(members) != len(values):
+        raise ValueError
+    by_size = sorted(members, key=lambda key: (len(key), key)) if vendor is Vendor.MYSQL else members
+    return {key: members[key] for key in by_size}
+
+
+def _json_value(reader: TokenReader, vendor: Vendor) -> object:
+    token = reader.peek()
+    if token.kind is TokenKind.STRING and _JSON_TEXT.fullmatch(text := _texts(reader)):
+        return text
+    sign = -1 if reader.accept_symbol("-") else 1
+    token = reader.take()
+    if token.kind is TokenKind.NUMBER and _JSON_NUMBER.fullmatch(token.text):
+        return sign * int(token.text)
+    if sign < 0:
+        raise ValueError
+    if token.word in _JSON_CALLS and reader.at_symbol("("):
+        return _json_call(token.word, reader, vendor)
+    if token.word in _TRUTHS and vendor is Vendor.MARIADB:
+        return int(_TRUTHS[token.word])
+    return _JSON_WORDS[token.word]
 
 
 def _typed(word: str, text: str) -> DeclaredDefault:

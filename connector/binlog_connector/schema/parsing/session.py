@@ -97,6 +97,14 @@ class StatementSession:
         return self.vendor is Vendor.MARIADB and bool(self.sql_mode & _EMPTY_STRING_IS_NULL)
 
     @property
+    def doubles_backslashes(self) -> bool:
+        """True if a text in an expression gets twice its backslashes, now and with each later ALTER TABLE.
+
+        MySQL 9.7: it prints the expression with escapes, and reads that without them.
+        """
+        return self.vendor is Vendor.MYSQL and bool(self.sql_mode & MODE_NO_BACKSLASH_ESCAPES)
+
+    @property
     def localtime_is_whole(self) -> bool:
         """True if LOCALTIME has no fraction of a second, where NOW() has that of its column."""
         return self._is_mariadb_since(MARIADB_WHOLE_LOCALTIME_SINCE)

@@ -28,6 +28,7 @@ from binlog_format.rows.declared.default_times import (
     declared_time,
 )
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.json.json_document import BadJsonError, document_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +138,7 @@ def default_value(
         return pa.scalar(declared_time(column, default, decoding, moment), type_)
     convert = _CONVERSIONS.get(column.type)
     if convert is None or name in ("vector", "json"):
-        return _json_text(column, name, default, type_)
+        return _json(layout, index, name, default, decoding)
     if default.kind is DefaultKind.NOW:
         raise UnknownDefaultError("CURRENT_TIMESTAMP for another type")
     try:
@@ -157,7 +158,9 @@ def _implicit(column: Column) -> DeclaredDefault:
         return DeclaredDefault(DefaultKind.NUMBER, "0")
     if column.type is ColumnType.ENUM and column.enum_values:
         return DeclaredDefault(DefaultKind.TEXT, column.enum_values[0])
-    if column.type in _CONVERSIONS and column.type is not ColumnType.ENUM and name not in ("json", "vector"):
+    if column.type is ColumnType.JSON:
+        return DeclaredDefault(DefaultKind.TEXT, "null")
+    if column.type in _CONVERSIONS and column.type is not ColumnType.ENUM and name != "vector":
         return DeclaredDefault(DefaultKind.TEXT)
     return DeclaredDefault(DefaultKind.UNKNOWN, _NO_DEFAULT)
 
@@ -255,15 +258,20 @@ def _rounded_by_server(value: float, digits: int, scale: int) -> float:
     return whole + round((value - whole) * power) / power
 
 
-def _json_text(column: Column, name: str, default: DeclaredDefault, type_: pa.DataType) -> pa.Scalar:
-    # MariaDB's JSON is text as it was written; MySQL's is written anew, which is not done here.
-    if name == "json" and column.type is not ColumnType.JSON and default.kind is DefaultKind.TEXT and default.text:
-        return pa.scalar(default.text, type_)
-    raise UnknownDefaultError(f"a default of {name or column.type.name.lower()}")
+def _json(layout: TableLayout, index: int, name: str, default: DeclaredDefault, decoding: Decoding) -> pa.Scalar:
+    column = layout.columns[index]
+    if name != "json" or default.kind is not DefaultKind.TEXT:
+        raise UnknownDefaultError(f"a default of {name or column.type.name.lower()}")
+    if column.type is not ColumnType.JSON:  # MariaDB's is a text, kept as it was written
+        return pa.scalar(default.text, arrow_type(layout, index, decoding))
+    try:
+        document = document_of(default.text)
+    except BadJsonError as error:
+        raise UnknownDefaultError(error.reason) from error
+    return _decoded(layout, index, len(document).to_bytes(column.metadata, "little") + document, decoding)
 
 
 def _address(layout: TableLayout, index: int, name: str, default: DeclaredDefault, decoding: Decoding) -> pa.Scalar:
-    # Through the decoder, for its spelling.
     try:
         if default.kind in (DefaultKind.BITS, DefaultKind.BYTES):
             packed = bytes.fromhex(default.text)
@@ -275,8 +283,12 @@ def _address(layout: TableLayout, index: int, name: str, default: DeclaredDefaul
         raise UnknownDefaultError(f"no {name.upper()}") from error
     if len(packed) != layout.columns[index].size_max:
         raise UnknownDefaultError(f"no {name.upper()}")
-    data = as_bytes(bytes([len(packed)]) + packed)
-    return column_array(layout, index, data, np.zeros(1, dtype=np.int32), decoding=decoding)[0]
+    return _decoded(layout, index, bytes([len(packed)]) + packed, decoding)
+
+
+def _decoded(layout: TableLayout, index: int, image: bytes, decoding: Decoding) -> pa.Scalar:
+    # Through the decoder, for its spelling.
+    return column_array(layout, index, as_bytes(image), np.zeros(1, dtype=np.int32), decoding=decoding)[0]
 
 
 _NUMBERS: dict[ColumnType, Callable[[Column, DeclaredDefault], object]] = {

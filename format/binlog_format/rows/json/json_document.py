@@ -1,21 +1,34 @@
 """MySQL's binary JSON in plain Python, opened only where it is looked at: `parse_document`, `JsonNode.encoded`.
 
-For the rare values that have to be changed (`json_diffs`); columns are read by `json_columns`.
+For the rare values that have to be changed (`json_diffs`), and for those that a statement has as a text
+(`document_of`); columns are read by `json_columns`.
 """
 
 from __future__ import annotations
 
+import json
+import re
+
+import numpy as np
+
 from binlog_format.rows.json.json_layout import (
+    JSON_DEPTH_MAX,
+    JSON_FALSE,
     JSON_NULL,
     JSON_NUMBER_SIZES,
     JSON_SIZE_BYTES_MAX,
     JSON_SMALL_SIZE_MAX,
+    JSON_TRUE,
     JsonType,
 )
 
 _OBJECTS = frozenset({JsonType.SMALL_OBJECT, JsonType.LARGE_OBJECT})
 _ARRAYS = frozenset({JsonType.SMALL_ARRAY, JsonType.LARGE_ARRAY})
 _LARGE = frozenset({JsonType.LARGE_OBJECT, JsonType.LARGE_ARRAY})
+_LITERALS = {None: JSON_NULL, True: JSON_TRUE, False: JSON_FALSE}
+_EXACT_DIGITS_MAX = 15
+_EXACT_POWER_MAX = 22
+_REAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?", re.ASCII)
 
 
 class BadJsonError(Exception):
@@ -118,6 +131,70 @@ def parse_document(document: bytes) -> JsonNode:
     if not document:
         return JsonNode(JsonType.LITERAL, bytes([JSON_NULL]))
     return _cut(_kind(document[0]), document[1:])
+
+
+def document_of(text: str) -> bytes:
+    """The document that a server makes of a JSON text.
+
+    Raises:
+        BadJsonError: It is none, or a number in it is one that not all servers read alike.
+    """
+    try:
+        value = json.loads(text, parse_float=_real, parse_constant=_no_number)
+        kind, content = _node(value, 0).encoded()
+    except (ValueError, RecursionError) as error:
+        raise BadJsonError(f"no JSON text: {error}") from error
+    return bytes([kind]) + content
+
+
+def _node(value: object, depth: int) -> JsonNode:
+    if isinstance(value, dict | list):
+        if depth == JSON_DEPTH_MAX:
+            raise BadJsonError("objects and arrays are nested too deep")
+        node = JsonNode(JsonType.SMALL_OBJECT if isinstance(value, dict) else JsonType.SMALL_ARRAY, b"")
+        members = value
+        if isinstance(value, dict):
+            by_key = {key.encode(): member for key, member in value.items()}
+            node.keys = sorted(by_key, key=lambda key: (len(key), key))
+            members = [by_key[key] for key in node.keys]
+        node.values = [_node(member, depth + 1) for member in members]
+        return node
+    if isinstance(value, str):
+        return JsonNode(JsonType.STRING, string_document(value)[1:])
+    if isinstance(value, int) and not isinstance(value, bool):
+        if -(1 << 63) <= value < 1 << 63:
+            return JsonNode(JsonType.INT64, value.to_bytes(8, "little", signed=True))
+        if 0 < value < 1 << 64:
+            return JsonNode(JsonType.UINT64, value.to_bytes(8, "little"))
+        value = _real(str(value))
+    if isinstance(value, float):
+        return JsonNode(JsonType.DOUBLE, np.array(value, "<f8").tobytes())
+    return JsonNode(JsonType.LITERAL, bytes([_LITERALS[value]]))  # type: ignore[index]
+
+
+def _real(text: str) -> float:
+    # MySQL 8.0.12 reads others to a neighbour, 9.7 reads all exactly: 20,000 numbers on each.
+    match = _REAL.fullmatch(text)
+    assert match is not None, "a number of JSON"
+    fraction = match[2] or ""
+    digits = (match[1] + fraction).lstrip("0")
+    if len(digits) > _EXACT_DIGITS_MAX or abs(int(match[3] or 0) - len(fraction)) > _EXACT_POWER_MAX:
+        raise BadJsonError("a number of so many digits that not all servers read it alike")
+    return float(text)
+
+
+def string_document(text: str) -> bytes:
+    """The document that is this string."""
+    content = text.encode()
+    size, left = bytearray(), len(content)
+    while left > 0x7F:
+        size.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([JsonType.STRING, *size, left]) + content
+
+
+def _no_number(text: str) -> float:
+    raise BadJsonError(f"{text} is no number of JSON")
 
 
 def _kind(code: int) -> JsonType:

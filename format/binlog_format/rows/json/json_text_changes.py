@@ -18,8 +18,8 @@ from binlog_format.messages import row_value
 from binlog_format.rows.column_types import BadValueError
 from binlog_format.rows.json.json_columns import document_texts
 from binlog_format.rows.json.json_diffs import Leg, changes_in, parse_path
-from binlog_format.rows.json.json_document import BadJsonError
-from binlog_format.rows.json.json_layout import JsonOperation, JsonType
+from binlog_format.rows.json.json_document import BadJsonError, string_document
+from binlog_format.rows.json.json_layout import JsonOperation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def text_changes(contents: Sequence[bytes]) -> list[tuple[TextChange, ...]]:
             numbers: list[int | None] = []
             for document in (
                 None if node is None else bytes([node.kind]) + node.content,
-                _string(legs[-1]) if isinstance(legs[-1], str) else None,
+                string_document(legs[-1]) if isinstance(legs[-1], str) else None,
             ):
                 numbers.append(None if document is None else len(documents))
                 documents += [] if document is None else [document]
@@ -86,16 +86,6 @@ def changed_text(text: str, changes: Sequence[TextChange]) -> str:
             parent = parent.members()[parent.found(leg)]
         parent.apply(change)
     return root.written()
-
-
-def _string(text: str) -> bytes:
-    # A document that is this string.
-    content = text.encode()
-    size, left = bytearray(), len(content)
-    while left > 0x7F:
-        size.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([JsonType.STRING, *size, left]) + content
 
 
 def _texts(documents: Sequence[bytes]) -> list[str]:
