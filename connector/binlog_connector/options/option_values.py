@@ -18,6 +18,8 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.log.log import parse_position
 from binlog_format.position import Position
+from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.time_zones import known_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -144,6 +146,17 @@ def folds_names(given: Mapping[str, str]) -> bool | None:
     return None if not value else value != "0"
 
 
+def system_time_zone(given: Mapping[str, str]) -> str | None:
+    """The option `systemTimeZone`: what the time zone `SYSTEM` is on the server; None: it is not given."""
+    value = given.get("systemTimeZone")
+    if value is None:
+        return None
+    try:
+        return known_zone(value).name
+    except UnknownDefaultError:
+        raise invalid("systemTimeZone", value, "UTC, an offset as +02:00, or a name as Europe/Berlin") from None
+
+
 class Queries(StrEnum):
     """Queries that an option applies to; others refuse it, unless it is one of `QUIET_OPTIONS`."""
 
@@ -205,6 +218,7 @@ OPTIONS = (
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),
     Option("fullSourceImages", "false"),
+    Option("systemTimeZone", "unknown"),
     Option("source"),
     Option("minSeverity", "any"),
     Option("categories", "all"),

@@ -94,6 +94,7 @@ def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decod
         options.rules,
         options.declared_types,
         options.full_source_images,
+        options.system_time_zone,
     )
 
 

@@ -26,6 +26,7 @@ from binlog_connector.options.option_values import (
     offset,
     point,
     size,
+    system_time_zone,
 )
 from binlog_connector.options.view_options import ALL_EVENTS, KAFKA_VALUE, EventOptions, MessageOptions, check_log
 from binlog_format.errors import OptionError, StartError
@@ -98,6 +99,7 @@ class SourceOptions:
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         full_source_images: See `Decoding`.
+        system_time_zone: See `Decoding`.
         events: What is wanted of a structured log.
     """
 
@@ -134,6 +136,7 @@ class SourceOptions:
     zero_dates: ZeroDates = ZeroDates.NULL
     replace_invalid_text: bool = False
     full_source_images: bool = False
+    system_time_zone: str | None = None
     events: EventOptions = ALL_EVENTS
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -193,6 +196,7 @@ class SourceOptions:
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
             replace_invalid_text=flag(given, "replaceInvalidText", default=False),
             full_source_images=flag(given, "fullSourceImages", default=False),
+            system_time_zone=system_time_zone(given),
             events=EventOptions.parse(given),
             given=frozenset(given),
         )

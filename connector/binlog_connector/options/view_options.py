@@ -142,6 +142,7 @@ _DATABASE_OPTIONS = (
     "zeroDates",
     "replaceInvalidText",
     "fullSourceImages",
+    "systemTimeZone",
     "kafkaValue",
 )
 """Options that mean nothing in a structured log; of others that come with these, `SourceOptions.parse` tells."""

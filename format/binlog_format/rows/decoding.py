@@ -77,6 +77,8 @@ class Decoding:
         rules: What of the tables is shown; None: all of it.
         declared_types: Columns have the types that definitions state, where table maps have binary strings.
         full_source_images: Rows that came by replication have all values: see `Block.is_replicated`.
+        system_time_zone: What the time zone `SYSTEM` is on the server, which no log has: `UTC`, `+02:00`, or a name of
+            the time zone database; None: not known.
     """
 
     schemas: TableSchemas | None = None
@@ -86,6 +88,7 @@ class Decoding:
     rules: RowRules | None = None
     declared_types: bool = False
     full_source_images: bool = False
+    system_time_zone: str | None = None
 
     def shown(self, layout: TableLayout) -> TableLayout:
         """*layout* as `rules` show it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
@@ -63,14 +63,27 @@ def bring_also(job: Job, server: str, password_file: str | None, *, among: Conta
         say(line, err=True)
 
 
-def lower_case_of(server: str, password_file: str | None) -> LowerCase:
-    """`lower_case_table_names` of a server. *password_file*: has the password; None: it is found otherwise."""
+class ServerFacts(NamedTuple):
+    """Facts about a server that its log does not state.
+
+    Attributes:
+        lower_case_table_names: As the server has it.
+        system_time_zone: What its time zone `SYSTEM` is called there, often by letters that several zones have (CST).
+    """
+
+    lower_case_table_names: LowerCase
+    system_time_zone: str
+
+
+def facts_of(server: str, password_file: str | None) -> ServerFacts:
+    """The facts about a server. *password_file*: has the password; None: it is found otherwise."""
     from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 
     address = ServerAddress.parse(server)
     with connect(address, find_credentials(address.user, password_file)) as session:
-        return cast("LowerCase", int(str(session.value("SELECT @@GLOBAL.lower_case_table_names"))))
+        ((folds, zone),) = session.rows("SELECT @@GLOBAL.lower_case_table_names, @@GLOBAL.system_time_zone")
+        return ServerFacts(cast("LowerCase", int(str(folds))), str(zone))
 
 
 def _lines(brought: BroughtDefinitions) -> Iterator[str]:

@@ -76,6 +76,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
     zero_dates: ZeroDates | None = None
     replace_invalid_text: bool | None = None
     full_source_images: bool | None = None
+    system_time_zone: str | None = None
 
     def options(self) -> dict[str, str]:
         """The options of the Spark source, without the path."""
@@ -98,6 +99,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
             zero_dates=self.zero_dates or ZeroDates.NULL,
             replace_invalid_text=bool(self.replace_invalid_text),
             full_source_images=bool(self.full_source_images),
+            system_time_zone=self.system_time_zone,
         )
 
 

@@ -142,6 +142,12 @@ SOURCE = (
         "so that VIRTUAL columns have their values; false: some may be missing (docs/modes.md).",
         "false",
     ),
+    Setting(
+        "systemTimeZone",
+        "The time zone SYSTEM of the server, which no log has: UTC, an offset, or a name. Without it, values that a "
+        "statement computes in that time zone are unknown (docs/ddl.md).",
+        '"Europe/Berlin"',
+    ),
 )
 SINK = (
     Setting("kind", "tables; or kafka, whose settings are others: binlog-stream init LOG --for kafka."),

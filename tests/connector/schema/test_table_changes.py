@@ -548,8 +548,21 @@ def test_times_are_those_of_the_statement(declaration: str, session: dict[str, A
     ("declaration", "session", "reason"),
     [
         ("DATETIME DEFAULT NOW()", {}, "a time in a time zone that the log does not record"),
-        ("DATETIME DEFAULT NOW()", {"time_zone": "SYSTEM"}, "a time in the time zone SYSTEM"),
-        ("TIMESTAMP DEFAULT '2024-01-01'", {"time_zone": "Europe/Rome"}, "a time in the time zone Europe/Rome"),
+        (
+            "DATETIME DEFAULT NOW()",
+            {"time_zone": "SYSTEM"},
+            "a time in the time zone SYSTEM (systemTimeZone in [source] states which it is)",
+        ),
+        (
+            "TIMESTAMP DEFAULT '2024-10-27 02:30:00'",
+            {"time_zone": "Europe/Rome"},
+            "a time that the time zone Europe/Rome has twice, or not at all",
+        ),
+        (
+            "TIMESTAMP DEFAULT '2024-01-01'",
+            {"time_zone": "Europe/Nowhere"},
+            "a time in the time zone Europe/Nowhere, which is not known here",
+        ),
         ("TIMESTAMP(6) DEFAULT NOW(6)", {}, "CURRENT_TIMESTAMP, of which the log has no microseconds"),
         ("DATE DEFAULT (CURRENT_DATE)", {}, "a time in a time zone that the log does not record"),
         ("DATETIME DEFAULT (CURRENT_DATE())", {"time_zone": "UTC"}, "CURRENT_DATE for another type"),
@@ -559,6 +572,23 @@ def test_times_are_those_of_the_statement(declaration: str, session: dict[str, A
 )
 def test_time_that_the_log_does_not_say_is_unknown(declaration: str, session: dict[str, Any], reason: str) -> None:
     assert added(declaration, **session).unknown == reason
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment", "local"),
+    [
+        ("UTC", "2024-01-01 00:00:00+00:00", "2023-11-15 12:00:00"),
+        ("-03:30", "2024-01-01 03:30:00+00:00", "2023-11-15 08:30:00"),
+        ("Europe/Rome", "2023-12-31 23:00:00+00:00", "2023-11-15 13:00:00"),
+    ],
+)
+def test_times_in_the_time_zone_of_the_server_are_known_where_the_job_states_it(
+    zone: str, moment: str, local: str
+) -> None:
+    stated = Decoding(system_time_zone=zone)
+    for decoding, session in ((stated, "SYSTEM"), (Decoding(), zone)):
+        assert str(added("TIMESTAMP DEFAULT '2024-01-01'", decoding, time_zone=session).existing) == moment
+        assert str(added("DATETIME DEFAULT NOW()", decoding, time_zone=session).existing) == local
 
 
 @pytest.mark.parametrize("word", ["LOCALTIME", "LOCALTIMESTAMP()"])

@@ -158,6 +158,17 @@ def test_new_options_are_typed() -> None:
     assert options.full_source_images
 
 
+@pytest.mark.parametrize("zone", ["UTC", "+05:30", "America/New_York"])
+def test_time_zone_of_the_server(zone: str) -> None:
+    assert parse(systemTimeZone=zone).system_time_zone == zone
+
+
+@pytest.mark.parametrize("zone", ["SYSTEM", "CEST", "2", "Europe/Nowhere", "../zone"])
+def test_time_zone_that_is_none_is_refused(zone: str) -> None:
+    with pytest.raises(OptionError, match=r"option systemTimeZone: expected UTC, an offset as \+02:00, or a name"):
+        parse(systemTimeZone=zone)
+
+
 def test_table_and_tables_exclude_each_other() -> None:
     with pytest.raises(OptionError, match=r"option tables: expected nothing beside option table"):
         parse(table="shop.orders", tables="shop.*")

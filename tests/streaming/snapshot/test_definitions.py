@@ -262,6 +262,8 @@ def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
     assert "2 definitions are in the log" in done.stderr
     assert "[source]" in done.stdout
     assert "\nlowerCaseTableNames = 0\n" in done.stdout
+    is_utc = server_rows(server, "(SELECT @@system_time_zone) t") == [("UTC",)]
+    assert ('\nsystemTimeZone = "UTC"\n' in done.stdout, "set systemTimeZone" in done.stderr) == (is_utc, not is_utc)
     done = run_program(
         *arguments, "--for", "kafka", cwd=tmp_path, environment={"BINLOG_STREAM_PASSWORD": server.password}
     )

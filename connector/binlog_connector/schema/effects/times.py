@@ -6,9 +6,6 @@ both) and "Conversion Between Date and Time Types".
 
 from __future__ import annotations
 
-import re
-import zoneinfo
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,17 +24,19 @@ from binlog_connector.schema.effects.conversion import (
 )
 from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.rows.arrow_arrays import mask_array
+from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.time_zones import known_zone
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
     from binlog_format.kernels import Int64s, Mask
+    from binlog_format.rows.declared.time_zones import KnownZone
 
 DATE, DATETIME, TIMESTAMP, TIME = "date", "datetime", "timestamp", "time"
 MOMENTS: Final = frozenset({DATE, DATETIME, TIMESTAMP})
 TIMES: Final = MOMENTS | {TIME}
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
-_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})", re.ASCII)
 _TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5 = (1 << 31) * MICROS, (1 << 32) * MICROS
 
 
@@ -107,12 +106,12 @@ class Shift:
     """Difference between UTC and the time zone of a session.
 
     Args:
-        offset: Of the zone, where it is always the same; None: *name* is one of the time zone database.
+        zone: Of the session.
     """
 
-    def __init__(self, offset: timedelta | None, name: str) -> None:
-        self._offset = None if offset is None else int(offset.total_seconds()) * MICROS
-        self._name = name
+    def __init__(self, zone: KnownZone) -> None:
+        self._offset = zone.offset
+        self._name = zone.name
 
     def to_local(self, values: pa.Array) -> pa.Array:
         """Moments of UTC in the zone."""
@@ -147,18 +146,10 @@ class Shift:
 
 def zone_shift(how: Circumstances) -> Shift | str:
     """Shift of time zones, or the reason why it is not known, in a few words."""
-    name = how.moment.time_zone
-    if name is None or name.upper() == "SYSTEM":
-        return "the log does not record the time zone of the session in which values were converted"
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        size = timedelta(hours=int(offset.group(2)), minutes=int(offset.group(3)))
-        return Shift(-size if offset.group(1) == "-" else size, name)
     try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        return f"the time zone {name} is not known here"
-    return Shift(None, name)
+        return Shift(known_zone(how.moment.time_zone, how.decoding.system_time_zone))
+    except UnknownDefaultError as error:
+        return error.reason
 
 
 def _time_digits(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:

@@ -91,17 +91,20 @@ class _BinaryPart:
         return mask
 
 
-def partition_rows(definition: TableDefinition | None, change: PartitionsDropped) -> PartitionRows:
+def partition_rows(
+    definition: TableDefinition | None, change: PartitionsDropped, system_time_zone: str | None = None
+) -> PartitionRows:
     """The rows that go with DROP PARTITION or TRUNCATE PARTITION.
 
     Args:
         definition: Of the table before the statement; None: nothing is known of it.
+        system_time_zone: See `Decoding`.
 
     Raises:
         SchemaError: `PARTITION_BOUNDS`: nobody but the server can tell which rows these are.
     """
     try:
-        return PartitionRows(*_chosen(definition, change))
+        return PartitionRows(*_chosen(definition, change), system_time_zone)
     except NotEvaluatedError as error:
         raise _bounds_error(str(change.name), change.partitions, error.reason) from error
 
@@ -137,17 +140,22 @@ class PartitionRows:
 
     Args:
         definition: Of the table; its columns and its partitions, by RANGE or LIST, are known.
+        chosen: Places of the partitions.
+        system_time_zone: See `Decoding`.
 
     Raises:
         NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.
     """
 
-    def __init__(self, definition: TableDefinition, chosen: frozenset[int]) -> None:
+    def __init__(
+        self, definition: TableDefinition, chosen: frozenset[int], system_time_zone: str | None = None
+    ) -> None:
         assert definition.partitioning is not None, f"{definition.name}: it has no partitions"
         self._table = definition.name
         self._partitioning = definition.partitioning
         self._definitions = {folded_name(column.name): column for column in definition.columns or ()}
         self._chosen = chosen
+        self._system_time_zone = system_time_zone
         for name in self.columns:
             column = self._definitions.get(folded_name(name))
             # Row images may come without it, and what is computed is not computed anew.
@@ -203,13 +211,13 @@ class PartitionRows:
 
     def _constants(self, row: tuple[Expression, ...]) -> Row:
         expressions = self._partitioning.expressions
-        columns = Columns(self._definitions, {})
+        columns = Columns(self._definitions, {}, self._system_time_zone)
         return [
             value
             if value.op in (MAXVALUE, DEFAULT)
             else _column_constant(columns.definition(expression.text), value)
             if self._partitioning.by_columns
-            else _constant(value)
+            else _constant(value, columns)
             for expression, value in zip(expressions, row, strict=False)  # MAXVALUE may stand for all
         ]
 
@@ -289,6 +297,6 @@ def _padded(definition: ColumnDefinition, value: bytes) -> bytes:
     return value.ljust(int(definition.declared.partition("(")[2].rstrip(")")), b"\0")
 
 
-def _constant(value: Expression) -> int | None:
-    values, valid = evaluated(value, NO_COLUMNS)
+def _constant(value: Expression, columns: Columns = NO_COLUMNS) -> int | None:
+    values, valid = evaluated(value, columns)
     return int(values[0]) if valid[0] else None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
 from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import UnknownDefaultError
-from binlog_format.rows.declared.default_times import zone_offset
+from binlog_format.rows.declared.time_zones import known_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,10 +60,17 @@ class Numbers(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of a table, and their values. *definitions*: by case-folded name. *arrays*: the same."""
+    """The columns of a table, and their values.
+
+    Attributes:
+        definitions: By folded name.
+        arrays: The same.
+        system_time_zone: See `Decoding`.
+    """
 
     definitions: Mapping[str, ColumnDefinition]
     arrays: Mapping[str, pa.Array]
+    system_time_zone: str | None = None
 
     def definition(self, name: str) -> ColumnDefinition:
         """Definition of a column. Raises `NotEvaluatedError`: there is none of that name."""
@@ -267,8 +274,12 @@ def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Nu
     operand = expression.operands[0]
     if operand.op == TEXT:
         zone = expression.operands[1].text
-        local = np.datetime64(date_constant(operand.text), "s").astype(np.int64)
-        return Numbers(np.full(count, local - _zone_seconds(zone)), np.ones(count, np.bool_))
+        local = int(np.datetime64(date_constant(operand.text), "s").astype(np.int64))
+        try:
+            moment = known_zone(zone or None, columns.system_time_zone).utc(local * _MICROS) // _MICROS
+        except UnknownDefaultError as error:
+            raise NotEvaluatedError(f"UNIX_TIMESTAMP of {error.reason}") from error
+        return Numbers(np.full(count, moment), np.ones(count, np.bool_))
     if operand.op != COLUMN:
         raise NotEvaluatedError("UNIX_TIMESTAMP of something else than a column")
     definition = columns.definition(operand.text)
@@ -276,10 +287,3 @@ def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Nu
         raise NotEvaluatedError(f"UNIX_TIMESTAMP of column {definition.name}, which is a {definition.type_name}")
     micros, valid = micro_numbers(columns.array(operand.text))
     return Numbers(micros // _MICROS, valid)
-
-
-def _zone_seconds(zone: str) -> int:
-    try:
-        return zone_offset(zone or None) // _MICROS
-    except UnknownDefaultError as error:
-        raise NotEvaluatedError(f"UNIX_TIMESTAMP of {error.reason}") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.declared.declared_types import DefaultKind, UnknownDefaultError
+from binlog_format.rows.declared.time_zones import known_zone
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values.temporal import fraction_digits
 
@@ -38,8 +39,6 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?", re
 _NUMBER_TIME = re.compile(
     r"(-?)(?:(?:(\d{1,3})(?=\d{4}))?(\d{1,2})(?=\d\d))?(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII
 )  # 80000 is eight o'clock, 59 a minute to come
-_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
-_UTC_NAMES = frozenset({"utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
 
 
@@ -74,7 +73,7 @@ def _declared_time(
     if column.type in TIME_TYPES:
         return _time(default, fraction_digits(column), decoding.time_type)
     if default.kind is DefaultKind.NOW:
-        now = _now(column, default, moment)
+        now = _now(column, default, decoding, moment)
         return (_EPOCH + datetime.timedelta(microseconds=now)).date() if column.type in DATE_TYPES else now
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER):
         raise UnknownDefaultError("bytes for a date")
@@ -98,7 +97,7 @@ def _declared_time(
         return (_EPOCH + days * day).date()
     micros = _held(micros, fraction_digits(column))
     if column.type in TIMESTAMP_TYPES:
-        return micros - zone_offset(default.time_zone)
+        return known_zone(default.time_zone, decoding.system_time_zone).utc(micros)
     return micros
 
 
@@ -136,7 +135,7 @@ def _micros(match: re.Match[str]) -> int | None:
     return (moment - _EPOCH) // datetime.timedelta(microseconds=1) + fraction
 
 
-def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int:
+def _now(column: Column, default: DeclaredDefault, decoding: Decoding, moment: Moment | None) -> int:
     if moment is None:
         raise UnknownDefaultError("CURRENT_TIMESTAMP")
     held = fraction_digits(column)
@@ -145,24 +144,9 @@ def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int
         raise UnknownDefaultError("CURRENT_TIMESTAMP, of which the log has no microseconds")
     unit = int(10 ** (_DIGITS_MAX - digits))
     micros = moment.seconds * _MICROS + (moment.microseconds or 0) // unit * unit
-    return micros if column.type in TIMESTAMP_TYPES else micros + zone_offset(moment.time_zone)
-
-
-def zone_offset(time_zone: str | None) -> int:
-    """Offset from UTC, in microseconds, of a time zone that never changes.
-
-    Raises:
-        UnknownDefaultError: It is another one, or None: not known.
-    """
-    if time_zone is None:
-        raise UnknownDefaultError("a time in a time zone that the log does not record")
-    if time_zone.casefold() in _UTC_NAMES:
-        return 0
-    match = _OFFSET.fullmatch(time_zone)
-    if match is None:
-        raise UnknownDefaultError(f"a time in the time zone {time_zone}")
-    minutes = int(match[2]) * 60 + int(match[3])
-    return (-minutes if match[1] == "-" else minutes) * 60 * _MICROS
+    if column.type in TIMESTAMP_TYPES:
+        return micros
+    return known_zone(moment.time_zone, decoding.system_time_zone).local(micros)
 
 
 def _held(micros: int, digits: int) -> int:

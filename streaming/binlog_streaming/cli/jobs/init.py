@@ -15,12 +15,15 @@ from binlog_streaming.cli.options import (
     PasswordFileOption,
     SchemaFileOption,
 )
-from binlog_streaming.cli.output import PathArgument
+from binlog_streaming.cli.output import PathArgument, say
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, TableFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.model import LowerCase
+
+
+_UTC = "UTC"
 
 
 class SinkKind(StrEnum):
@@ -67,7 +70,7 @@ def init(  # noqa: PLR0913 - the options of the command
 
     With --server the definitions of these tables are written into the log of the server, which must write this log: the
     log lacks them for older tables (foreign keys, generated columns, UUID). No rows are copied. The file then has the
-    server's lower_case_table_names.
+    server's lower_case_table_names, and its time zone if that is UTC.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md. With --from-debezium it has the topic_prefix of that connector, and starts where it was stopped:
@@ -77,13 +80,15 @@ def init(  # noqa: PLR0913 - the options of the command
         raise typer.BadParameter("topics have none: it is for --for tables", param_hint="--format")
     if sink is not SinkKind.KAFKA and from_debezium is not None:
         raise typer.BadParameter("it is for --for kafka", param_hint="--from-debezium")
-    lower_case = cast("LowerCase | None", lower_case_table_names)
+    lower_case, time_zone = cast("LowerCase | None", lower_case_table_names), None
     if server is not None:
         password = None if password_file is None else str(password_file)
-        from binlog_streaming.cli.definitions import lower_case_of
+        from binlog_streaming.cli.definitions import facts_of
 
         _bring_definitions(path, server, password, scan * MIB)
-        lower_case = lower_case_of(server, password) if lower_case is None else lower_case
+        facts = facts_of(server, password)
+        lower_case = facts.lower_case_table_names if lower_case is None else lower_case
+        time_zone = _unambiguous(facts.system_time_zone)
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.following.debezium_offset import stored_offset
     from binlog_streaming.jobs.init import init_text, publish_init_text
@@ -95,6 +100,7 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
+                system_time_zone=time_zone,
                 connector=None if from_debezium is None else stored_offset(from_debezium),
                 scan_size=scan * MIB,
                 on_progress=on_progress,
@@ -104,11 +110,24 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
+                system_time_zone=time_zone,
                 table_format=table_format or DEFAULT_FORMAT,
                 scan_size=scan * MIB,
                 on_progress=on_progress,
             )
     typer.echo(text, nl=False)
+
+
+def _unambiguous(system_time_zone: str) -> str | None:
+    """The time zone of a server, if its name is that of one zone alone; GMT is London's, too, in winter."""
+    if system_time_zone == _UTC:
+        return _UTC
+    say(
+        f"The server's time zone SYSTEM is called {system_time_zone}, as several zones may be: set systemTimeZone in "
+        '[source] to its whole name, such as "Europe/Berlin" (docs/ddl.md).',
+        err=True,
+    )
+    return None
 
 
 def _bring_definitions(path: str, server: str, password_file: str | None, scan_size: int) -> None:

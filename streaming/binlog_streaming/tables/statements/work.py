@@ -141,7 +141,8 @@ class StatementContext:
 
     def remove_partitions(self, change: PartitionsDropped) -> CommitAction:
         """The rows of some partitions go."""
-        partitions = partition_rows(self.facts.definition_before(change.name, self.step.statement), change)
+        definition = self.facts.definition_before(change.name, self.step.statement)
+        partitions = partition_rows(definition, change, self.decoding.system_time_zone)
 
         def commit(target: Target, commit_id: CommitId) -> bool:
             at = self.step.statement.commit_time

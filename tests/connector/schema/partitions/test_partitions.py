@@ -230,6 +230,9 @@ def test_unix_timestamps_are_in_utc_and_literals_in_the_time_zone_of_the_session
     for zone, reason in ((None, "a time zone that the log does not record"), ("SYSTEM", "the time zone SYSTEM")):
         with pytest.raises(SchemaError, match=rf"UNIX_TIMESTAMP of a time in {reason}"):
             rows(create, times, "x", session=StatementSession("shop", time_zone=zone))
+    in_system = table(after(create, session=StatementSession("shop", time_zone="SYSTEM")))
+    mask = partition_rows(in_system, emptied("x"), "Africa/Cairo").mask(pa.table(times))
+    assert mask.to_pylist() == [True, False]
     later = after(create, session=StatementSession("shop", time_zone="+02:00"))
     # A bound is what it was when its statement ran.
     assert partition_rows(table(later), emptied("x")).mask(pa.table(times)).to_pylist() == [True, False]
