@@ -185,7 +185,7 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --engine atheris $(FUZZING)
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz $(FUZZING)
 
-fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,old,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
+fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, and its messages right, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,old,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
 		$(if $(PAIRS),--pairs) $(if $(REPLICA),--replica) $(if $(ROUNDS),--rounds $(ROUNDS))
 
@@ -199,7 +199,7 @@ check-beside: WAITING_JOBS := 0
 check-beside: BARE_TESTS := $(OF_CHECKOUT)
 check-beside: PYTEST_ARGS := --quiet
 check-beside: DEMO_LINES := not part
-check-beside: ROUNDS := 4
+check-beside: ROUNDS := 2
 # More than the rounds take, however much is done beside them.
 check-beside: SERVERS_SECONDS := 900
 # A commit is judged by the same inputs each time; `make test-all` tries others each night.

@@ -1,5 +1,7 @@
 """The judge: random histories on live servers; is every table equal to the server's, or named with a true reason?
 
+Messages, too: those of each table's topic are right, or the publisher has named why it stopped (`tests.judge.topics`).
+
     make fuzz-servers SECONDS=600 SERVERS=mariadb,/opt/mysql SEED=7
     make fuzz-servers SECONDS=600 REPLICA=1
     make fuzz-servers SECONDS=600 SERVERS=old
@@ -213,7 +215,7 @@ def main(arguments: Sequence[str]) -> int:
         judging.on(installed, share * (FOLDED_EVERY - 1) / FOLDED_EVERY, folded_names=0)
         judging.on(installed, share / FOLDED_EVERY, folded_names=1)
     print(f"\nseed: {given.seed}", *judging.coverage.lines(), sep="\n")
-    print(f"tables that are neither equal nor named: {judging.bad}")
+    print(f"tables and topics that are neither equal nor named: {judging.bad}")
     return 1 if judging.bad else 0
 
 

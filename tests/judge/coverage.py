@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_streaming.tables.statements.rewritten_columns import NULL_IS_OPEN
 from tests.judge.histories.columns import BOTH, TYPES
+from tests.judge.topics import TOPIC
 from tests.judge.verdicts import Kind
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Coverage:
         histories: How many there were.
         statements: By kind: done, and refused by the server.
         outcomes: Of tables.
+        topics: Outcomes of their topics.
         conditions: Of named tables.
         done: ALTERs that change a type, by pair, of tables that are equal.
         named: Those that a table was set aside at.
@@ -55,6 +57,7 @@ class Coverage:
     histories: int = 0
     statements: Counter[tuple[str, bool]] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    topics: Counter[str] = field(default_factory=Counter)
     conditions: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     named: Counter[str] = field(default_factory=Counter)
@@ -68,8 +71,9 @@ class Coverage:
             for done in one.history.done:
                 kind = "MODIFY" if ARROW in done.label else done.label or "settings and others"
                 self.statements[kind, not done.error] += 1
-            for verdict in one.verdicts.values():
-                self.outcomes[str(verdict.kind)] += 1
+            for name, verdict in one.verdicts.items():
+                outcomes = self.topics if name.startswith(TOPIC) else self.outcomes
+                outcomes[str(verdict.kind)] += 1
                 if verdict.condition:
                     self.conditions[verdict.condition] += 1
                     self.samples.setdefault(verdict.condition, f"{verdict.why[:300]} | {verdict.statement}")
@@ -82,6 +86,7 @@ class Coverage:
         """For people."""
         yield f"histories: {self.histories}"
         yield f"tables: {_counts(self.outcomes)}"
+        yield f"topics: {_counts(self.topics)}"
         yield f"named: {_counts(self.conditions)}"
         yield from (f"  {sample}" for sample in self.samples.values())
         kinds = sorted({kind for kind, _ in self.statements})

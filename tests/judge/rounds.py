@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from tests.judge.histories.generator import Life
 from tests.judge.histories.history import JOB_RUNS, History, Session
 from tests.judge.histories.server_settings import set_globally, some_settings
 from tests.judge.running import run_once
+from tests.judge.topics import TOPIC, TopicsJudge
 from tests.judge.verdicts import BAD, Run, judge
 
 if TYPE_CHECKING:
@@ -100,7 +102,9 @@ class Round:
         self.server.forget()
         with set_globally(self.server, settings), ExitStack() as sessions:
             begun = self._live(chance, run, sessions)
-        verdicts = judge(run, self.histories, begun)
+            sessions.close()
+            verdicts = judge(run, self.histories, begun)
+            verdicts |= TopicsJudge(self.server, self.work).judge(self.histories)
         return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
 
     def _live(self, chance: random.Random, run: Run, sessions: ExitStack) -> JobEnd | None:
@@ -133,15 +137,17 @@ def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices:
     history = History(1, "")
     run = choices.run(server, work)
     begun = None
-    with set_globally(server, choices.settings), closing(Session(server, history)) as session:
-        for statement in statements:
-            session.do(statement)
-            if statement == JOB_RUNS:
-                begun = run_once(run.job())
-        session.keep_tables()
-    return Judged(history, judge(run, [history], begun), choices)
+    with set_globally(server, choices.settings):
+        with closing(Session(server, history)) as session:
+            for statement in statements:
+                session.do(statement)
+                if statement == JOB_RUNS:
+                    begun = run_once(run.job())
+            session.keep_tables()
+        verdicts = judge(run, [history], begun) | TopicsJudge(server, work).judge([history])
+    return Judged(history, verdicts, choices)
 
 
 def _own(history: History, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
-    places = (f"{history.database}.", f"{history.database}b.", history.database)
-    return {name: verdict for name, verdict in verdicts.items() if name.startswith(places[:2]) or name == places[2]}
+    name_of = re.compile(rf"({TOPIC})?{history.database}(b?\..*)?")
+    return {name: verdict for name, verdict in verdicts.items() if name_of.fullmatch(name)}

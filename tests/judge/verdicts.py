@@ -127,7 +127,7 @@ def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -
         culprit = next((history for history in histories if statement_at(history, _gtid_in(end.error))), None)
         if culprit is not None and not _concerns_a_table(culprit, end.error):
             # It stops every job of this log; the others cannot be judged.
-            return _stopped(culprit, end)
+            return stopped_by(culprit, end)
     # One history must not hide what becomes of the others.
     return {name: one for history in histories for name, one in judge_alone(run, history).items()}
 
@@ -139,13 +139,13 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
     if not end.error and not end.crash:
         return verdicts_of(history, end, read_targets(job.sink))
     if len(history.server) <= 1:
-        return _stopped(history, end)
+        return stopped_by(history, end)
     found: dict[str, Verdict] = {}
     for name in history.server:
         job = run.job(re.escape(name))
         one = run_once(job)
         if one.error or one.crash:
-            found |= _stopped(history, one, (name,))
+            found |= stopped_by(history, one, (name,))
         else:
             found |= {
                 key: verdict
@@ -153,7 +153,7 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
                 if key == name
             }
     if not {verdict.kind for verdict in found.values()} & {Kind.CRASH, Kind.FALSE_NAME}:
-        found |= _stopped(history, end, (history.database,))
+        found |= stopped_by(history, end, (history.database,))
     return found
 
 
@@ -200,12 +200,13 @@ def _concerns_a_table(history: History, text: str) -> bool:
     return any(name.casefold() in text.casefold() for name in mentioned_tables(history))
 
 
-def _stopped(history: History, end: JobEnd, names: Sequence[str] = ()) -> dict[str, Verdict]:
+def stopped_by(history: History, end: JobEnd, names: Sequence[str] = ()) -> dict[str, Verdict]:
+    """The verdicts about tables of a history whose job has ended with an error. *names*: empty for all of them."""
     names = names or tuple(history.server) or (history.database,)
     if end.crash:
         return dict.fromkeys(names, Verdict(Kind.CRASH, end.crash))
     condition = _CONDITION.search(end.error)
-    if condition is None or not _concerns_a_table(history, end.error):
+    if condition is None or condition[1] in NEVER_TRUE or not _concerns_a_table(history, end.error):
         return dict.fromkeys(names, Verdict(Kind.FALSE_NAME, end.error))
     return dict.fromkeys(names, Verdict(Kind.NAMED, end.error, condition[1]))
 
