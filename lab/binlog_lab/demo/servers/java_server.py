@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+SMALL_WORK = "-XX:TieredStopAtLevel=1"
+"""Option of Java for a server that has little to do: compiling as well as it can would take longer than the work."""
+
 _LINES_KEPT = 5
 
 
@@ -32,7 +35,7 @@ class JavaServer:
 
     def __init__(self, name: str, arguments: Sequence[str], ready: re.Pattern[str]) -> None:
         self._name = name
-        self._command = [find_java(name), *arguments]
+        self._command = [find_java(name), SMALL_WORK, *arguments]
         self._ready = ready
 
     def __enter__(self) -> Self:

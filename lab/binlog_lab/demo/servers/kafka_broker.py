@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.servers.fetch import KAFKA, require_fetched
-from binlog_lab.demo.servers.java_server import find_java
+from binlog_lab.demo.servers.java_server import SMALL_WORK, find_java
 from binlog_lab.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ USER, GUEST = "app", "guest"
 """Users at the listener with TLS and SASL/PLAIN: one with all rights, one with none."""
 
 _STORE_PASSWORD = "changeit"
-QUICK_START = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK_START = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", SMALL_WORK)
 """Options of Java for a broker that has little to do."""
 
 AS_SHIPPED = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -236,6 +236,8 @@ _ONE_NODE: dict[str, object] = {
     "background.threads": 2,
     "log.cleaner.threads": 1,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
+    # No records of the controller's while nothing happens, by default two a second.
+    "metadata.max.idle.interval.ms": 0,
 }
 """Settings of one node that differ from the defaults for many nodes, or make it small and quick."""
 
