@@ -36,6 +36,8 @@ FUZZ_SECONDS ?= 60
 FUZZ_SEED ?=
 FUZZING = --seconds $$(( $(FUZZ_SECONDS) / 3 )) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(FUZZ_TARGETS)
 FUZZ_TARGETS ?=
+# Empty: compiled kernels are not fuzzed.
+FUZZ_COMPILED ?= 1
 # Of `make fuzz-servers`. Bash has a SECONDS of its own, which may be in the environment: only the one given to make counts.
 SERVERS_SECONDS := $(if $(filter command,$(origin SECONDS)),$(SECONDS),120)
 SEED ?= 1
@@ -183,7 +185,7 @@ endif
 fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=..., FUZZ_SEED=...)
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz $(FUZZING)
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.fuzz --engine atheris $(FUZZING)
-	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz $(FUZZING)
+	@$(if $(FUZZ_COMPILED),NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz $(FUZZING))
 
 fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, and its messages right, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,old,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
@@ -204,6 +206,8 @@ check-beside: ROUNDS := 2
 check-beside: SERVERS_SECONDS := 900
 # A commit is judged by the same inputs each time; `make test-all` tries others each night.
 check-beside: FUZZ_SEED := 1
+# All kernels would be compiled once more, with checks of bounds: in its time it came to three of the targets.
+check-beside: FUZZ_COMPILED :=
 check-beside: test-wheel fuzz-servers test-demo test-compat test-bare simulate fuzz
 
 check: ## Run what CI runs (.ci/run); it installs servers through apt where they are missing
