@@ -25,6 +25,7 @@ test test-thorough test-rest: WAITING_JOBS := 2
 PARALLEL = -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
+COLLECTED := $(VENV)/.collected
 FETCHED := $(VENV)/.servers
 # Fast tests, and those of servers, which skip where there is none.
 BARE := "not spark and not thorough and (server or not slow)"
@@ -55,6 +56,10 @@ SERVER ?=
 # Java finds the classes of Spark in half of the time in a record of them; without one it starts all the same.
 # (Of one that another PySpark has made it would warn.)
 export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath $(CLASSES)) -Xlog:disable
+
+# Maven copies files: compiling itself as well as it can takes as long again.
+MAVEN_OPTS ?= -XX:TieredStopAtLevel=1
+export MAVEN_OPTS
 
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
@@ -88,6 +93,11 @@ $(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')
 	@$(BIN)/python -m tests.warm_kernels
 	@touch $@
 
+# Modules of tests, too: pytest keeps what it has compiled, with what a failed assertion shows, beside their source.
+$(COLLECTED): | $(INSTALLED)
+	@nice $(BIN)/python -m pytest --collect-only --quiet >/dev/null
+	@touch $@
+
 $(CLASSES): $(INSTALLED) | java $(KERNELS)
 	@echo "Recording which classes Spark loads (once, half a minute)"
 	@rm -f $@ $@.part
@@ -110,7 +120,7 @@ $(VENV)/server-mysql $(VENV)/server-mariadb: $(VENV)/server-%: | $(INSTALLED)
 	@for attempt in 1 2 3; do if deploy/fetch-server.sh $* $@; then exit; fi; done; exit 1
 
 # Kernels are compiled by one process, on which the classes wait: what is made beside them yields to it (nice).
-prepare: setup $(KERNELS) $(CLASSES) $(FETCHED) $(WHEEL_INSTALLED) $(COMPAT_INSTALLED) $(VENV)/server-mysql $(VENV)/server-mariadb ## Make all that CI's tests need, best side by side (make --jobs=4 prepare)
+prepare: setup $(KERNELS) $(COLLECTED) $(CLASSES) $(FETCHED) $(WHEEL_INSTALLED) $(COMPAT_INSTALLED) $(VENV)/server-mysql $(VENV)/server-mariadb ## Make all that CI's tests need, best side by side (make --jobs=4 prepare)
 
 # Tests that need a server which cannot be fetched are left out.
 $(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/* deploy/debezium/*) | setup
