@@ -117,16 +117,36 @@ def _take_other_spellings(planning: Planning, start: Position) -> None:
 
 
 def take_unclear_names(planning: Planning, changes: Changes) -> None:
-    """Note a problem for each table of the job that a statement may be about under another spelling."""
+    """Note a problem for each table of the job that a statement may be about under another spelling.
+
+    Where that is a RENAME, so is the table of the new name: it may have the rows.
+    """
     if planning.job_state.scope.names.folds is not None:
         return
     names = {*planning.parts, *(planning.job_state.written or ())}
+    owners: dict[TableName, TableName] = {}  # of the rows that a table may have got by a RENAME
+    renames: dict[TableName, DdlStatement] = {}
     for statement, some in changes:
-        for written in dict.fromkeys(written for change in some for written in _names(change, statement, names)):
+        unclear = {
+            written
+            for change in some
+            for written in _names(change, statement, names)
+            if written != written.lowered and written.lowered in names and planning.find(written.lowered) is not None
+        }
+        for written in sorted(unclear):
             name = written.lowered
-            if written != name and name in names and planning.find(name) is not None:
-                place = statement.place
-                planning.problems.append((name, Refusal(place, statement.gtid, _error(name, written, statement))))
+            planning.problems.append((name, Refusal(statement.place, statement.gtid, _error(name, written, statement))))
+        for change in some:
+            if isinstance(change, TableRenamed) and (change.old in unclear or change.old in owners):
+                owners[change.new] = owners.pop(change.old, change.old.lowered)
+                renames[change.new] = statement
+    for name, owner in owners.items():
+        if planning.find(name) is None:
+            continue
+        statement = renames[name]
+        about = f"the log does not show whether it has got the rows of {owner}: {shown(statement)}"
+        error = SchemaError("NAMES_UNCLEAR", f"{name}: {about}", hint=HINT)
+        planning.problems.append((name, Refusal(statement.place, statement.gtid, error)))
 
 
 def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, ForeignKeys]], log: CascadeLog) -> None:

@@ -136,6 +136,22 @@ def test_what_the_log_leaves_open_is_named(tmp_path: Path, text: str) -> None:
     assert ("shop.items", 2) in numbers(elsewhere)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["RENAME TABLE Stage TO items"],
+        ["RENAME TABLE Stage TO old, stage2 TO stage, old TO items"],
+        ["RENAME TABLE Stage TO old", "ALTER TABLE old RENAME items"],
+    ],
+)
+@pytest.mark.parametrize("later", [[], ["items"]])
+def test_table_that_may_have_got_the_rows_is_named(tmp_path: Path, texts: list[str], later: list[str]) -> None:
+    planned = plan_of(tmp_path, ["stage", *texts, *later], on_error=OnError.SET_ASIDE)
+    stopped = {str(name): at.set_aside for one in planned.components for name, at in one.tables.items() if at.set_aside}
+    assert set(stopped) == {"shop.stage", "shop.items"}
+    assert "whether it has got the rows of shop.stage" in stopped["shop.items"].reason
+
+
 def test_table_that_is_created_is_new_whatever_its_spelling(tmp_path: Path) -> None:
     story = ["stage", "CREATE TABLE Stage (id INT)", "CREATE TABLE IF NOT EXISTS STAGE (id INT)"]
     assert ("shop.stage", 2) in numbers(plan_of(tmp_path, story))
