@@ -13,6 +13,7 @@ from tests.judge.histories.generator import Life
 from tests.judge.histories.history import JOB_RUNS, History, Session
 from tests.judge.histories.server_settings import set_globally, some_settings
 from tests.judge.running import run_once
+from tests.judge.servers import SYSTEM_TIME_ZONE
 from tests.judge.topics import TOPIC, TopicsJudge
 from tests.judge.verdicts import BAD, Run, judge
 
@@ -38,17 +39,19 @@ class Choices:
         evidence: What the job compares with its targets, which nobody else writes: nothing may be contradicted.
         on_drop: What becomes of rows of dropped tables; what gets their names begins anew.
         settings: Of the whole server.
+        system_time_zone: Of the server, as the job states it; None: it does not.
     """
 
     bytes_max: str | None = None
     evidence: Evidence = Evidence.ROWS
     on_drop: OnStatement = OnStatement.APPLY
     settings: Mapping[str, str] = field(default_factory=dict)
+    system_time_zone: str | None = None
 
     def run(self, server: LiveServer, work: Path) -> Run:
         """Such jobs."""
         rule = {**RULE, "evidence": self.evidence, "on_drop": self.on_drop}
-        return Run(server.log_directory, work, rule, bytes_max=self.bytes_max)
+        return Run(server.log_directory, work, rule, self.bytes_max, self.system_time_zone)
 
 
 @dataclass
@@ -97,7 +100,8 @@ class Round:
         evidence = random.Random(f"{self.seed}/evidence").choice((Evidence.ROWS, Evidence.ROWS, Evidence.KEYS))
         settings = some_settings(random.Random(f"{self.seed}/settings"), is_mysql=self.server.is_mysql)
         on_drop = random.Random(f"{self.seed}/on_drop").choice((OnStatement.APPLY, OnStatement.IGNORE))
-        choices = Choices(chance.choice((None, "3k", "20k")), evidence, on_drop, settings)
+        zone = random.Random(f"{self.seed}/zone").choice((None, SYSTEM_TIME_ZONE))
+        choices = Choices(chance.choice((None, "3k", "20k")), evidence, on_drop, settings, zone)
         run = choices.run(self.server, self.work)
         self.server.forget()
         with set_globally(self.server, settings), ExitStack() as sessions:

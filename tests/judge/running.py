@@ -76,6 +76,7 @@ def mirror_of(
     on_error: OnError = OnError.STOP,
     bytes_max: str | None = None,
     json: Json = Json.TEXT,
+    system_time_zone: str | None = None,
 ) -> Job:
     """The job of `binlog-stream mirror LOG --to DIRECTORY`.
 
@@ -87,6 +88,7 @@ def mirror_of(
         on_error: What becomes of it when a table cannot go on.
         bytes_max: Of a batch; None: no limit.
         json: Type of JSON columns.
+        system_time_zone: Of the server, as the job states it; None: it does not.
     """
     job = mirror_job(
         str(log),
@@ -95,10 +97,10 @@ def mirror_of(
         rule=msgspec.convert(rule or {}, TableRule),
         on_error=on_error,
     )
-    job = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, json=json))
-    if bytes_max is None:
-        return job
-    return msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, max_bytes_per_trigger=bytes_max))
+    source = msgspec.structs.replace(job.source, system_time_zone=system_time_zone)
+    if bytes_max is not None:
+        source = msgspec.structs.replace(source, max_bytes_per_trigger=bytes_max)
+    return msgspec.structs.replace(job, source=source, sink=msgspec.structs.replace(job.sink, json=json))
 
 
 def run_once(job: Job) -> JobEnd:

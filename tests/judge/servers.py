@@ -5,6 +5,7 @@ Each has its own data directory, listens on a socket alone, and is stopped in th
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from binlog_lab.demo.mariadb.installed import Installed
 
+SYSTEM_TIME_ZONE = "America/New_York"
+"""Of their machine, as they see it: one whose clocks are put forward and back."""
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
@@ -169,6 +172,7 @@ class LiveServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, "TZ": SYSTEM_TIME_ZONE},
             start_new_session=True,  # Ctrl-C is for the program that started it
         )
         deadline = time.monotonic() + START_SECONDS

@@ -20,7 +20,7 @@ from tests.judge.histories.server_settings import set_globally
 from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Round, replayed
 from tests.judge.running import JobEnd
-from tests.judge.servers import LiveServer
+from tests.judge.servers import SYSTEM_TIME_ZONE, LiveServer
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.tables import (
     ServerTable,
@@ -192,6 +192,28 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
     assert server_tables(case / "final.json")["h1.t2"].rows == [["1", "1"]]
     assert (case / "mysql-bin.index").read_text() == "./mysql-bin.000001\n"
     assert "h1.t2: wrong" in (case / "note.txt").read_text()
+
+
+SYSTEM_STATEMENTS = (
+    *("CREATE DATABASE h1", "USE h1", "SET time_zone = 'SYSTEM'"),
+    "CREATE TABLE t (id INT PRIMARY KEY, ts TIMESTAMP NULL, d DATETIME)",
+    "INSERT INTO t VALUES (1, '2020-01-01', '2020-01-01'), (2, '2020-07-01', '2020-07-01'), (3, NULL, NULL)",
+    "ALTER TABLE t ADD made DATETIME DEFAULT CURRENT_TIMESTAMP, ADD since TIMESTAMP NULL DEFAULT '2020-02-03 04:05:06'",
+    "ALTER TABLE t MODIFY ts DATETIME, MODIFY d TIMESTAMP NULL",
+)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("zone", [SYSTEM_TIME_ZONE, None])
+def test_times_of_sessions_without_a_time_zone_are_those_of_the_servers_machine(
+    installed: Installed, tmp_path: Path, zone: str | None
+) -> None:
+    with LiveServer(installed) as server:
+        judged = replayed(server, tmp_path / "lake", SYSTEM_STATEMENTS, Choices(system_time_zone=zone))
+    assert [done.error for done in judged.history.done] == [""] * len(SYSTEM_STATEMENTS)
+    verdict = judged.verdicts["h1.t"]
+    assert verdict.kind == (Kind.NAMED if zone is None else Kind.EQUAL)
+    assert ("systemTimeZone" in verdict.why) == (zone is None)
 
 
 @pytest.mark.server

@@ -78,12 +78,14 @@ class Run:
         work: Folder for copies of the log and for targets.
         rule: Settings of the tables.
         bytes_max: Of a batch.
+        system_time_zone: Of the server, as the job states it; None: it does not.
     """
 
     server_log: Path
     work: Path
     rule: Mapping[str, object]
     bytes_max: str | None = None
+    system_time_zone: str | None = None
     _log: Path | None = None
 
     def job(self, select: str = ".*") -> Job:
@@ -106,6 +108,7 @@ class Run:
             rule={"select": select, **self.rule},
             on_error=OnError.SET_ASIDE,
             bytes_max=self.bytes_max,
+            system_time_zone=self.system_time_zone,
         )
 
 
