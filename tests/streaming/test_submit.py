@@ -92,7 +92,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def environment(python: str | Path = sys.executable, **more: str) -> dict[str, str]:
     known = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYTHONPATH")}
-    return known | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)} | more
+    # Java has little to do: compiling as well as it can would take longer than the work.
+    java = f"{known.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1"
+    given = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": java, "PYSPARK_PYTHON": str(python)}
+    return known | given | more
 
 
 def submitted(*arguments: object, folder: Path, given: Mapping[str, str] | None = None) -> str:
