@@ -161,7 +161,7 @@ def _form(column: Column, kind: pa.DataType, options: EnvelopeOptions) -> ValueF
 def _first_form(column: Column, form: ValueForm) -> ValueForm:
     """The form of version 1."""
     if form.kind == "struct":
-        form = _geometry(column)
+        form = _geometry(is_point=column.geometry_type == _POINT)
     if form.name in _LABELLED:
         return replace(form, parameters={"allowed": ",".join(column.enum_values or ())})
     if form.name == _DECIMAL and column.type is ColumnType.LONGLONG:
@@ -193,7 +193,7 @@ def _current_form(column: Column, kind: pa.DataType, options: EnvelopeOptions) -
     if types.is_binary(kind):
         return _binary(options.binary_handling)
     if types.is_struct(kind):
-        form = _geometry(column)
+        form = _geometry(is_point=_is_point(column))
         return replace(form, convert=lambda values: _no_zero_srid(form.convert(values)))
     if types.is_list(kind):
         return ValueForm("array", "io.debezium.data.FloatVector", items="float", style=_FLOAT)
@@ -249,9 +249,15 @@ _POINT_SIZE = 21  # byte order, type, x, y
 _POINT = 1
 
 
-def _geometry(column: Column) -> ValueForm:
+def _is_point(column: Column) -> bool:
+    if column.geometry_type is not None:
+        return column.geometry_type == _POINT
+    return split_declared(column.declared or "")[0] == "point"  # binlog_row_metadata=NO_LOG
+
+
+def _geometry(*, is_point: bool) -> ValueForm:
     fields: tuple[Schema, ...] = (field_of("wkb", schema_of("bytes")), _OPTIONAL_SRID)
-    if column.geometry_type != _POINT:
+    if not is_point:
         name = "io.debezium.data.geometry.Geometry"
         return ValueForm("struct", name, fields=fields, convert=_wkb_first, doc="Geometry")
     fields = (

@@ -218,6 +218,12 @@ def test_schemas_say_the_type_and_the_name(name: str) -> None:
     assert (schema["type"], schema.get("name")) == expected.get(name, plain)
 
 
+def test_a_point_that_statements_declare_is_one_as_of_the_second_version() -> None:
+    declared = _column(T.GEOMETRY, 4, declared="point")
+    names = [_connect(declared, EnvelopeOptions("p", version=at)).schema["name"] for at in (FIRST_MESSAGES, 2)]
+    assert [name.rpartition(".")[2] for name in names] == ["Geometry", "Point"]
+
+
 def test_parameters_say_scale_length_and_labels() -> None:
     options = EnvelopeOptions("p")
     parameters = {name: _connect(column, options).schema.get("parameters") for name, (column, _) in CASES.items()}
