@@ -12,6 +12,7 @@ What must hold of each table of a history, or the publisher has named why it sto
 from __future__ import annotations
 
 import json
+import operator
 import random
 import re
 import shutil
@@ -305,21 +306,22 @@ def emptied_fault(table: EmptiedTable, messages: Sequence[Message]) -> str:
         if [*row] != [*kinds]:
             return f"the columns are {[*row]}, the server's {[*kinds]}"
     surplus, lacking = _counted(got) - _counted(wanted), _counted(wanted) - _counted(got)
-    return _told([*surplus], [*lacking], kinds) if surplus or lacking else ""
+    return _difference([*surplus], [*lacking], kinds) if surplus or lacking else ""
 
 
 def _counted(rows: Sequence[Mapping[str, object]]) -> Counter[_Row]:
     return Counter(tuple(row.values()) for row in rows)
 
 
-def _told(
+def _difference(
     surplus: Sequence[tuple[object, ...]], lacking: Sequence[tuple[object, ...]], kinds: Mapping[str, str]
 ) -> str:
     mine = surplus[0]
-    other = max(lacking, key=lambda row: sum(one == two for one, two in zip(mine, row, strict=True)))
-    differing = [(kind, one, two) for kind, one, two in zip(kinds.values(), mine, other, strict=True) if one != two]
+    other = max(lacking, key=lambda row: sum(map(operator.eq, mine, row)))
+    pairs = zip(kinds.values(), mine, other, strict=True)
+    differing = [(kind, value, wanted) for kind, value, wanted in pairs if value != wanted]
     named = ", ".join(sorted({kind for kind, _, _ in differing}))
-    shown = ", ".join(f"{one!r} for {two!r}" for _, one, two in differing)
+    shown = ", ".join(f"{value!r} for {wanted!r}" for _, value, wanted in differing)
     return f"values of {named}: {shown} in {mine!r}"[:600]
 
 

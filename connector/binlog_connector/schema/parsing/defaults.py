@@ -153,7 +153,7 @@ def _json_default(word: str, reader: TokenReader, vendor: Vendor) -> DeclaredDef
     """
     try:
         return DeclaredDefault(DefaultKind.TEXT, json.dumps(_json_call(word, reader, vendor)))
-    except (ValueError, KeyError):
+    except ValueError:
         return EXPRESSION
 
 
@@ -174,17 +174,19 @@ def _json_call(word: str, reader: TokenReader, vendor: Vendor) -> dict[str, obje
 
 
 def _json_value(reader: TokenReader, vendor: Vendor) -> object:
-    token = reader.peek()
-    if token.kind is TokenKind.STRING and _JSON_TEXT.fullmatch(text := _texts(reader)):
+    if reader.peek().kind is TokenKind.STRING:
+        text = _texts(reader)
+        if _JSON_TEXT.fullmatch(text) is None:
+            raise ValueError
         return text
     sign = -1 if reader.accept_symbol("-") else 1
     token = reader.take()
     if token.kind is TokenKind.NUMBER and _JSON_NUMBER.fullmatch(token.text):
         return sign * int(token.text)
-    if sign < 0:
-        raise ValueError
-    if token.word in _JSON_CALLS and reader.at_symbol("("):
+    if sign > 0 and token.word in _JSON_CALLS and reader.at_symbol("("):
         return _json_call(token.word, reader, vendor)
+    if sign < 0 or token.word not in _JSON_WORDS:
+        raise ValueError
     if token.word in _TRUTHS and vendor is Vendor.MARIADB:
         return int(_TRUTHS[token.word])
     return _JSON_WORDS[token.word]

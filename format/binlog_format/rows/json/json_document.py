@@ -151,25 +151,30 @@ def _node(value: object, depth: int) -> JsonNode:
     if isinstance(value, dict | list):
         if depth == JSON_DEPTH_MAX:
             raise BadJsonError("objects and arrays are nested too deep")
-        node = JsonNode(JsonType.SMALL_OBJECT if isinstance(value, dict) else JsonType.SMALL_ARRAY, b"")
-        members = value
-        if isinstance(value, dict):
-            by_key = {key.encode(): member for key, member in value.items()}
-            node.keys = sorted(by_key, key=lambda key: (len(key), key))
-            members = [by_key[key] for key in node.keys]
-        node.values = [_node(member, depth + 1) for member in members]
-        return node
+        return _container(value, depth + 1)
     if isinstance(value, str):
         return JsonNode(JsonType.STRING, string_document(value)[1:])
-    if isinstance(value, int) and not isinstance(value, bool):
-        if -(1 << 63) <= value < 1 << 63:
-            return JsonNode(JsonType.INT64, value.to_bytes(8, "little", signed=True))
-        if 0 < value < 1 << 64:
-            return JsonNode(JsonType.UINT64, value.to_bytes(8, "little"))
-        value = _real(str(value))
-    if isinstance(value, float):
-        return JsonNode(JsonType.DOUBLE, np.array(value, "<f8").tobytes())
-    return JsonNode(JsonType.LITERAL, bytes([_LITERALS[value]]))  # type: ignore[index]
+    if value is None or isinstance(value, bool):
+        return JsonNode(JsonType.LITERAL, bytes([_LITERALS[value]]))
+    assert isinstance(value, int | float), "JSON has no other values"
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return JsonNode(JsonType.INT64, value.to_bytes(8, "little", signed=True))
+    if isinstance(value, int) and 0 < value < 1 << 64:
+        return JsonNode(JsonType.UINT64, value.to_bytes(8, "little"))
+    real = _real(str(value)) if isinstance(value, int) else value
+    return JsonNode(JsonType.DOUBLE, np.array(real, "<f8").tobytes())
+
+
+def _container(value: dict[str, object] | list[object], depth: int) -> JsonNode:
+    if isinstance(value, list):
+        node, members = JsonNode(JsonType.SMALL_ARRAY, b""), value
+    else:
+        node = JsonNode(JsonType.SMALL_OBJECT, b"")
+        by_key = {key.encode(): member for key, member in value.items()}
+        node.keys = sorted(by_key, key=lambda key: (len(key), key))
+        members = [by_key[key] for key in node.keys]
+    node.values = [_node(member, depth) for member in members]
+    return node
 
 
 def _real(text: str) -> float:
