@@ -42,6 +42,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(folder: Path, name: str, text: str) -> None:
+    """A program; what `JavaServer` calls gets an option of Java before its arguments."""
     (folder / name).write_text(text)
     (folder / name).chmod(0o755)
 
@@ -51,7 +52,7 @@ def view() -> DemoView:
 
 
 def test_a_server_that_does_not_start_says_why(path: Path) -> None:
-    program(path, "java", "#!/bin/sh\necho no port $1 left\nexit 3\n")
+    program(path, "java", "#!/bin/sh\necho no port $2 left\nexit 3\n")
     with (
         pytest.raises(DemoError, match=r"PROCESS_FAILED\] one: exit status 3: no port 7 left"),
         JavaServer("one", ["7"], re.compile("ready")),
@@ -61,7 +62,7 @@ def test_a_server_that_does_not_start_says_why(path: Path) -> None:
 
 def test_a_server_may_say_any_amount_and_is_ended(path: Path) -> None:
     """It would wait for ever, were its words not read; the words that it was ready with stay."""
-    program(path, "java", "#!/bin/sh\necho listening on 77\nyes | head -c 1000000\ntouch $1\nexec sleep 1000\n")
+    program(path, "java", "#!/bin/sh\necho listening on 77\nyes | head -c 1000000\ntouch $2\nexec sleep 1000\n")
     said = path / "said"
     with JavaServer("one", [str(said)], re.compile(r"on (\d+)")) as server:
         assert server._answer[1] == "77"
