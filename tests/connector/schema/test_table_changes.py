@@ -551,7 +551,7 @@ def test_times_are_those_of_the_statement(declaration: str, session: dict[str, A
         (
             "DATETIME DEFAULT NOW()",
             {"time_zone": "SYSTEM"},
-            "a time in the time zone SYSTEM (the option systemTimeZone states which it is)",
+            "a time in the time zone SYSTEM (option systemTimeZone states which it is)",
         ),
         (
             "TIMESTAMP DEFAULT '2024-10-27 02:30:00'",

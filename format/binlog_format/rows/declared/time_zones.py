@@ -66,7 +66,7 @@ def known_zone(name: str | None, system: str | None = None) -> KnownZone:
         raise UnknownDefaultError("a time in a time zone that the log does not record")
     if name.upper() == SYSTEM:
         if system is None:
-            raise UnknownDefaultError("a time in the time zone SYSTEM (the option systemTimeZone states which it is)")
+            raise UnknownDefaultError("a time in the time zone SYSTEM (option systemTimeZone states which it is)")
         return known_zone(system)
     if name.casefold() in _UTC_NAMES:
         return KnownZone(name, 0)
