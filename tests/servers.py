@@ -113,10 +113,15 @@ def mariadb_server_in(folder: Path, *, server_id: int = 1, options: Sequence[str
     """A server that is not started yet; a test is skipped where none is installed, but fails in CI."""
     from binlog_lab.demo.mariadb.server import MariaDbServer
 
+    installed = mariadb_of_path()
+    made_once = MadeOnce(installed.name, installed.root, installed.vendor)
+    return MariaDbServer(folder, server_id=server_id, options=options, installed=made_once)
+
+
+def mariadb_of_path() -> Installed:
+    """MariaDB of PATH; a test is skipped where there is none, but fails in CI."""
     try:
-        installed = find_server(MARIADB_OF_PATH)
-        made_once = MadeOnce(installed.name, installed.root, installed.vendor)
-        return MariaDbServer(folder, server_id=server_id, options=options, installed=made_once)
+        return find_server(MARIADB_OF_PATH)
     except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise

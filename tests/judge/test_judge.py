@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ from tests.judge.tables import (
     server_value,
 )
 from tests.judge.verdicts import Kind, Verdict, verdicts_of
+from tests.servers import mariadb_of_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,12 +57,7 @@ ALL_EQUAL = dict.fromkeys(("h1.t1", "h1.t2", "topic of h1.t1", "topic of h1.t2")
 
 @pytest.fixture(scope="module")
 def installed() -> Installed:
-    try:
-        return find_server("mariadb")
-    except DatabaseServerError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    return mariadb_of_path()
 
 
 @pytest.fixture(scope="module")

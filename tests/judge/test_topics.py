@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from tests.judge.histories.history import Done, History, Session
 from tests.judge.messages import Part, misfit, plain_value, server_plain
 from tests.judge.servers import LiveServer
@@ -25,6 +23,7 @@ from tests.judge.topics import (
     ordered_messages,
     tombstone_fault,
 )
+from tests.servers import mariadb_of_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,12 +165,7 @@ def test_rows_of_the_last_deletes_are_compared(
 
 @pytest.mark.server
 def test_topics_of_a_history_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        installed = find_server("mariadb")
-    except DatabaseServerError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    installed = mariadb_of_path()
     history = History(1, "")
     with LiveServer(installed) as server:
         server.forget()

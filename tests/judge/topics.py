@@ -15,7 +15,6 @@ import json
 import operator
 import random
 import re
-import shutil
 import tempfile
 import traceback
 from collections import Counter
@@ -36,7 +35,7 @@ from binlog_streaming.topics.job import TopicsJob
 from tests.judge.histories.history import History, Session, quoted
 from tests.judge.messages import Message, Part, as_avro, misfit, plain_row, read_avro, server_plain
 from tests.judge.running import JobEnd
-from tests.judge.verdicts import Kind, Verdict, stopped_by
+from tests.judge.verdicts import Kind, Verdict, copy_log, empty_log_folder, stopped_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,8 +51,9 @@ if TYPE_CHECKING:
 TOPIC = "topic of "
 """Before the name of a table: what the verdict is about."""
 STEP_SIZE = 10_000
-"""Bytes of a transaction of the publisher in Avro, which ends after some of them, and goes on."""
+"""Bytes of the log in each transaction of the publisher in Avro."""
 STEPS_OF_A_RUN = 10
+"""Transactions of that publisher before it is stopped and started again."""
 _PARTS = ("before", "after", "source", "op")
 _JOB = """\
 checkpoint = "{checkpoint}"
@@ -157,13 +157,8 @@ class TopicsJudge:
         """The verdict about the topic of every table of every history, by `topic of database.table`."""
         emptied = {history.number: emptied_tables(self.server, history) for history in histories}
         self.server.settle()
-        shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir(parents=True)
-        # At a place of its own: other logs had files of the same name there, and a process remembers files.
-        log = Path(tempfile.mkdtemp(prefix="log-", dir=self.work))
-        for file in self.server.log_directory.iterdir():
-            if file.is_file():
-                shutil.copy(file, log / file.name)
+        log = empty_log_folder(self.work)
+        copy_log(self.server.log_directory, log)
         publishers, end = self._published(log, ".*")
         found: dict[str, Verdict] = {}
         for history in histories:

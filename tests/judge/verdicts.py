@@ -90,18 +90,13 @@ class Run:
 
     def job(self, select: str = ".*") -> Job:
         """A job that takes the log from its start; its folder is empty."""
-        # At a place of its own: other logs had files of the same name there, and a process remembers files.
-        shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir(parents=True)
-        self._log = Path(tempfile.mkdtemp(prefix="log-", dir=self.work))
+        self._log = empty_log_folder(self.work)
         return self.same_job(select)
 
     def same_job(self, select: str = ".*") -> Job:
         """The same job again, which goes on."""
         assert self._log is not None
-        for file in self.server_log.iterdir():
-            if file.is_file():
-                shutil.copy(file, self._log / file.name)
+        copy_log(self.server_log, self._log)
         return mirror_of(
             self._log,
             self.work / "lake",
@@ -110,6 +105,23 @@ class Run:
             bytes_max=self.bytes_max,
             system_time_zone=self.system_time_zone,
         )
+
+
+def empty_log_folder(work: Path) -> Path:
+    """A folder for a copy of a log in *work*, which is emptied before.
+
+    At a place of its own: other logs had files of the same name there, and a process remembers files.
+    """
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return Path(tempfile.mkdtemp(prefix="log-", dir=work))
+
+
+def copy_log(server_log: Path, into: Path) -> None:
+    """Copy the files of a server's log."""
+    for file in server_log.iterdir():
+        if file.is_file():
+            shutil.copy(file, into / file.name)
 
 
 def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -> dict[str, Verdict]:

@@ -18,7 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.log.log import parse_position
 from binlog_format.position import Position
-from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def system_time_zone(given: Mapping[str, str]) -> str | None:
         return None
     try:
         return known_zone(value).name
-    except UnknownDefaultError:
+    except UnknownValueError:
         raise invalid("systemTimeZone", value, "UTC, an offset as +02:00, or a name as Europe/Berlin") from None
 
 

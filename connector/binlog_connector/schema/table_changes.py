@@ -26,7 +26,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
-from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.default_values import ColumnDefault, default_value
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -279,7 +279,7 @@ def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: 
         return _GENERATED
     try:
         return ColumnDefault(default_value(layout, index, definition.default, about.decoding, about.moment), None)
-    except UnknownDefaultError as error:
+    except UnknownValueError as error:
         return ColumnDefault(None, error.reason)
 
 

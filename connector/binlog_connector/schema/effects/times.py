@@ -24,7 +24,7 @@ from binlog_connector.schema.effects.conversion import (
 )
 from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.rows.arrow_arrays import mask_array
-from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
 from binlog_format.vendor import Vendor
 
@@ -148,7 +148,7 @@ def zone_shift(how: Circumstances) -> Shift | str:
     """Shift of time zones, or the reason why it is not known, in a few words."""
     try:
         return Shift(known_zone(how.moment.time_zone, how.decoding.system_time_zone))
-    except UnknownDefaultError as error:
+    except UnknownValueError as error:
         return error.reason
 
 

@@ -12,6 +12,7 @@ from binlog_connector.schema.parsing.lexer import Token, TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import charset_name
 from binlog_format.events.charsets import decode_text
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
+from binlog_format.rows.json.json_document import key_order
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _JSON_TEXT = re.compile(r"[ !#-\[\]-~]+", re.ASCII)
 def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     """Read a default, from after its keyword. Raises `DdlSyntaxError`: a `(` has no end."""
     if reader.at_symbol("("):
-        inner = TokenReader([*_bared(reader.group()), Token(TokenKind.END, "", 0)])
+        inner = TokenReader.of(_bared(reader.group()))
         default = _simple(inner, session)
         is_plain = inner.at_end() and not (session.doubles_backslashes and "\\" in default.text)
         return default if is_plain else EXPRESSION
@@ -158,7 +159,7 @@ def _json_default(word: str, reader: TokenReader, vendor: Vendor) -> DeclaredDef
 
 
 def _json_call(word: str, reader: TokenReader, vendor: Vendor) -> dict[str, object] | list[object]:
-    inner = TokenReader([*reader.group(), Token(TokenKind.END, "", 0)])
+    inner = TokenReader.of(reader.group())
     values: list[object] = []
     while not inner.at_end():
         if values and not inner.accept_symbol(","):
@@ -169,8 +170,8 @@ def _json_call(word: str, reader: TokenReader, vendor: Vendor) -> dict[str, obje
     members = {key: value for key, value in zip(values[::2], values[1::2], strict=True) if isinstance(key, str)}
     if 2 * len(members) != len(values):
         raise ValueError
-    by_size = sorted(members, key=lambda key: (len(key), key)) if vendor is Vendor.MYSQL else members
-    return {key: members[key] for key in by_size}
+    ordered = sorted(members, key=lambda key: key_order(key.encode())) if vendor is Vendor.MYSQL else members
+    return {key: members[key] for key in ordered}
 
 
 def _json_value(reader: TokenReader, vendor: Vendor) -> object:

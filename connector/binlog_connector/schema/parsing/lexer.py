@@ -250,6 +250,11 @@ class TokenReader:
         self._tokens: list[Token] = []
         self._index = 0
 
+    @classmethod
+    def of(cls, tokens: Iterable[Token], end: int = 0) -> TokenReader:
+        """A reader of a part of a statement. *end*: where it ends, for errors."""
+        return cls([*tokens, Token(TokenKind.END, "", end)])
+
     def peek(self, ahead: int = 0) -> Token:
         """The token that comes, or one some tokens after it; END for ever."""
         while len(self._tokens) <= self._index + ahead:

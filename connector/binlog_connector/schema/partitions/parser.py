@@ -89,7 +89,7 @@ def _rest(reader: TokenReader, *ends: str) -> TokenReader:
         if token.kind is TokenKind.SYMBOL:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
         tokens.append(token)
-    return TokenReader([*tokens, Token(TokenKind.END, "", reader.peek().start)])
+    return TokenReader.of(tokens, reader.peek().start)
 
 
 def _change(

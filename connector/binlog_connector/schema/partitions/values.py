@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
 from binlog_format.names import folded_name
-from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Nu
         local = int(np.datetime64(date_constant(operand.text), "s").astype(np.int64))
         try:
             moment = known_zone(zone or None, columns.system_time_zone).utc(local * _MICROS) // _MICROS
-        except UnknownDefaultError as error:
+        except UnknownValueError as error:
             raise NotEvaluatedError(f"UNIX_TIMESTAMP of {error.reason}") from error
         return Numbers(np.full(count, moment), np.ones(count, np.bool_))
     if operand.op != COLUMN:

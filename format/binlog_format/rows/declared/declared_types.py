@@ -261,8 +261,8 @@ class DeclaredDefault:
         return cls(DefaultKind(kind), *rest)
 
 
-class UnknownDefaultError(Exception):
-    """The default value of a column cannot be computed."""
+class UnknownValueError(Exception):
+    """A value that a server computes cannot be computed here: a default, a time in its time zone."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

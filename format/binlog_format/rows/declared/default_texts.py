@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.events.charsets import decode_text
-from binlog_format.rows.declared.declared_types import DefaultKind, UnknownDefaultError, split_declared
+from binlog_format.rows.declared.declared_types import DefaultKind, UnknownValueError, split_declared
 from binlog_format.rows.values.text import set_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _EXACT_NUMBER = re.compile(r"(-?)(?=[\d.])(\d*)(\.\d+)?", re.ASCII)
 
 
 def declared_text(column: Column, default: DeclaredDefault) -> str | bytes:
-    """The value of a column of text or bytes. Raises `UnknownDefaultError`."""
+    """The value of a column of text or bytes. Raises `UnknownValueError`."""
     name, numbers = split_declared(column.declared or "")
     if column.charset == "binary":
         return _binary(name, numbers[0] if numbers else 1, default)
@@ -28,7 +28,7 @@ def declared_text(column: Column, default: DeclaredDefault) -> str | bytes:
     else:
         text = default.text
     if numbers and name in ("char", "varchar") and len(text) > numbers[0]:
-        raise UnknownDefaultError("a text that the column does not hold")
+        raise UnknownValueError("a text that the column does not hold")
     return text.rstrip(" ") if name == "char" else text
 
 
@@ -36,7 +36,7 @@ def _digits(number: str) -> str:
     """The text of a number: leading zeros are removed, and zeros after its decimal point are kept."""
     match = _EXACT_NUMBER.fullmatch(number)
     if match is None:
-        raise UnknownDefaultError("a number for a text")
+        raise UnknownValueError("a number for a text")
     sign, whole, fraction = match.groups(default="")
     text = (whole.lstrip("0") or "0") + fraction
     return sign + text if text.strip("0.") else text
@@ -44,11 +44,11 @@ def _digits(number: str) -> str:
 
 def _characters(content: bytes, charset: str) -> str:
     if not content.isascii():
-        raise UnknownDefaultError("bytes for a text")
+        raise UnknownValueError("bytes for a text")
     try:
         return decode_text(content, charset)
     except UnicodeDecodeError as error:
-        raise UnknownDefaultError("bytes for a text") from error
+        raise UnknownValueError("bytes for a text") from error
 
 
 def _binary(name: str, size: int, default: DeclaredDefault) -> bytes:
@@ -57,18 +57,18 @@ def _binary(name: str, size: int, default: DeclaredDefault) -> bytes:
     elif default.kind is DefaultKind.NUMBER:
         content = _digits(default.text).encode()
     elif not default.text.isascii():
-        raise UnknownDefaultError("a text for bytes")
+        raise UnknownValueError("a text for bytes")
     else:
         content = default.text.encode()
     if name in ("binary", "varbinary") and len(content) > size:
-        raise UnknownDefaultError("bytes that the column does not hold")
+        raise UnknownValueError("bytes that the column does not hold")
     return content.ljust(size, b"\0") if name == "binary" else content
 
 
 def _labels(column: Column, default: DeclaredDefault) -> dict[str, str]:
     """The labels of an ENUM or SET, and what they are under when upper and lower case are one."""
     if column.enum_values is None or default.kind is not DefaultKind.TEXT:
-        raise UnknownDefaultError("no label")
+        raise UnknownValueError("no label")
     folded: dict[str, str] = {}
     for label in column.enum_values:
         folded.setdefault(label.casefold(), label)
@@ -79,17 +79,17 @@ def _label(labels: dict[str, str], text: str) -> str:
     wanted = text.rstrip(" ")
     found = labels.get(wanted) or labels.get(wanted.casefold())
     if found is None and wanted not in labels:
-        raise UnknownDefaultError("no label")
+        raise UnknownValueError("no label")
     return found or wanted
 
 
 def declared_label(column: Column, default: DeclaredDefault) -> str:
-    """The value of an ENUM. Raises `UnknownDefaultError`."""
+    """The value of an ENUM. Raises `UnknownValueError`."""
     return _label(_labels(column, default), default.text)
 
 
 def declared_set(column: Column, default: DeclaredDefault) -> str:
-    """The value of a SET. Raises `UnknownDefaultError`."""
+    """The value of a SET. Raises `UnknownValueError`."""
     labels = _labels(column, default)
     if not default.text:
         return ""

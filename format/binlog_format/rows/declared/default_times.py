@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared.declared_types import DefaultKind, UnknownDefaultError
+from binlog_format.rows.declared.declared_types import DefaultKind, UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values.temporal import fraction_digits
@@ -76,7 +76,7 @@ def _declared_time(
         now = _now(column, default, decoding, moment)
         return (_EPOCH + datetime.timedelta(microseconds=now)).date() if column.type in DATE_TYPES else now
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER):
-        raise UnknownDefaultError("bytes for a date")
+        raise UnknownValueError("bytes for a date")
     pattern = _DATE if default.kind is DefaultKind.TEXT and "-" in default.text else _NUMBER_DATE
     match = pattern.fullmatch(default.text.strip())
     is_text = decoding.zero_dates is ZeroDates.TEXT
@@ -84,7 +84,7 @@ def _declared_time(
         _check_zero(decoding)
         return _zero_text(column, None) if is_text else None
     if match is None:
-        raise UnknownDefaultError("a date in an unusual spelling")
+        raise UnknownValueError("a date in an unusual spelling")
     micros = _micros(match)
     if micros is None:
         _check_zero(decoding)
@@ -93,7 +93,7 @@ def _declared_time(
         day = datetime.timedelta(days=1)
         days, rest = divmod(datetime.timedelta(microseconds=micros), day)
         if rest:
-            raise UnknownDefaultError("a time of day for a DATE")
+            raise UnknownValueError("a time of day for a DATE")
         return (_EPOCH + days * day).date()
     micros = _held(micros, fraction_digits(column))
     if column.type in TIMESTAMP_TYPES:
@@ -113,13 +113,13 @@ def _zero_text(column: Column, match: re.Match[str] | None) -> str:
     digits = fraction_digits(column)
     fraction = (parts.get("fraction") or "").ljust(_DIGITS_MAX, "0")
     if fraction[digits:].strip("0"):
-        raise UnknownDefaultError("more digits of a second than the column has")
+        raise UnknownValueError("more digits of a second than the column has")
     return f"{date} {hour:02}:{minute:02}:{second:02}" + (f".{fraction[:digits]}" if digits else "")
 
 
 def _check_zero(decoding: Decoding) -> None:
     if decoding.zero_dates is ZeroDates.ERROR:
-        raise UnknownDefaultError("a zero date, which option zeroDates=error refuses")
+        raise UnknownValueError("a zero date, which option zeroDates=error refuses")
 
 
 def _micros(match: re.Match[str]) -> int | None:
@@ -130,18 +130,18 @@ def _micros(match: re.Match[str]) -> int | None:
     try:
         moment = datetime.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001
     except ValueError as error:
-        raise UnknownDefaultError("no date of the calendar") from error
+        raise UnknownValueError("no date of the calendar") from error
     fraction = int((match["fraction"] or "").ljust(_DIGITS_MAX, "0"))
     return (moment - _EPOCH) // datetime.timedelta(microseconds=1) + fraction
 
 
 def _now(column: Column, default: DeclaredDefault, decoding: Decoding, moment: Moment | None) -> int:
     if moment is None:
-        raise UnknownDefaultError("CURRENT_TIMESTAMP")
+        raise UnknownValueError("CURRENT_TIMESTAMP")
     held = fraction_digits(column)
     digits = min(int(default.text or 0), held) or held  # NOW() has as many as the column
     if digits and moment.microseconds is None:
-        raise UnknownDefaultError("CURRENT_TIMESTAMP, of which the log has no microseconds")
+        raise UnknownValueError("CURRENT_TIMESTAMP, of which the log has no microseconds")
     unit = int(10 ** (_DIGITS_MAX - digits))
     micros = moment.seconds * _MICROS + (moment.microseconds or 0) // unit * unit
     if column.type in TIMESTAMP_TYPES:
@@ -153,21 +153,21 @@ def _held(micros: int, digits: int) -> int:
     """The value that a column with so many fractional digits stores, whether its server rounds or truncates."""
     unit: int = 10 ** (_DIGITS_MAX - digits)
     if micros % unit * 2 >= unit > 1:
-        raise UnknownDefaultError("more digits of a second than the column has")
+        raise UnknownValueError("more digits of a second than the column has")
     return micros // unit * unit
 
 
 def _time(default: DeclaredDefault, digits: int, time_type: TimeType) -> int | str:
     if default.kind is DefaultKind.NOW:
-        raise UnknownDefaultError("CURRENT_TIMESTAMP for a TIME")
+        raise UnknownValueError("CURRENT_TIMESTAMP for a TIME")
     text = default.text.strip()
     match = _TIME.fullmatch(text) or _NUMBER_TIME.fullmatch(text)
     if default.kind not in (DefaultKind.TEXT, DefaultKind.NUMBER) or match is None:
-        raise UnknownDefaultError("a time in an unusual spelling")
+        raise UnknownValueError("a time in an unusual spelling")
     hours, minutes, seconds = (int(match[number] or 0) for number in (2, 3, 4))
     fraction = (match[5] or "").ljust(_DIGITS_MAX, "0")
     if hours > _HOURS_MAX or minutes > 59 or seconds > 59:
-        raise UnknownDefaultError("no time of day")
+        raise UnknownValueError("no time of day")
     micros = _held(((hours * 60 + minutes) * 60 + seconds) * _MICROS + int(fraction), digits)
     sign = match[1] if micros else ""
     if time_type is TimeType.MICROS:

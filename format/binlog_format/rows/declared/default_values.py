@@ -18,7 +18,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import arrow_type, column_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, UnknownDefaultError, split_declared
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, UnknownValueError, split_declared
 from binlog_format.rows.declared.default_texts import declared_label, declared_set, declared_text
 from binlog_format.rows.declared.default_times import (
     DATE_TYPES,
@@ -84,7 +84,7 @@ def _layout_default(layout: TableLayout, index: int, said: ColumnCompletion, dec
         return ColumnDefault(None, "a generated column", said.generated)
     try:
         value = default_value(layout, index, said.default, decoding)
-    except UnknownDefaultError as error:
+    except UnknownValueError as error:
         return ColumnDefault(None, error.reason)
     if _is_rounded_later(layout.columns[index], value):
         return ColumnDefault(None, _ROUNDED)
@@ -118,17 +118,17 @@ def default_value(
         A scalar of the type that `arrow_type` gives.
 
     Raises:
-        UnknownDefaultError: It cannot be computed.
+        UnknownValueError: It cannot be computed.
     """
     column = layout.columns[index]
     try:
         type_ = arrow_type(layout, index, decoding)
     except BinlogError as error:
-        raise UnknownDefaultError(f"a type that is not read: {error.reason}") from error
+        raise UnknownValueError(f"a type that is not read: {error.reason}") from error
     if default is None:
         default = DeclaredDefault(DefaultKind.NULL) if column.nullable else _implicit(column)
     if default.kind is DefaultKind.UNKNOWN:
-        raise UnknownDefaultError(default.text)
+        raise UnknownValueError(default.text)
     if default.kind is DefaultKind.NULL:
         return pa.scalar(None, type_)
     name = split_declared(column.declared or "")[0]
@@ -140,11 +140,11 @@ def default_value(
     if convert is None or name in ("vector", "json"):
         return _json(layout, index, name, default, decoding)
     if default.kind is DefaultKind.NOW:
-        raise UnknownDefaultError("CURRENT_TIMESTAMP for another type")
+        raise UnknownValueError("CURRENT_TIMESTAMP for another type")
     try:
         return pa.scalar(convert(column, default), type_)
     except (decimal.InvalidOperation, pa.ArrowException) as error:
-        raise UnknownDefaultError("a value that the column does not hold") from error
+        raise UnknownValueError("a value that the column does not hold") from error
 
 
 def _implicit(column: Column) -> DeclaredDefault:
@@ -170,24 +170,24 @@ def _number(default: DeclaredDefault) -> decimal.Decimal:
         return decimal.Decimal(int(default.text or "0", 16))
     text = default.text.strip()
     if default.kind is DefaultKind.BYTES or _NUMBER.fullmatch(text) is None:
-        raise UnknownDefaultError("no number")
+        raise UnknownValueError("no number")
     return decimal.Decimal(text)
 
 
 def _rounded(default: DeclaredDefault, number: decimal.Decimal, unit: decimal.Decimal) -> decimal.Decimal:
     rounded = number.quantize(unit, context=_DIGITS)
     if rounded != number and default.kind is DefaultKind.NUMBER and "e" in default.text.casefold():
-        raise UnknownDefaultError("a double that is rounded")  # up, down or to even, as the type of the column says
+        raise UnknownValueError("a double that is rounded")  # up, down or to even, as the type of the column says
     return rounded
 
 
 def _whole(default: DeclaredDefault, least: int, most: int) -> int:
     number = _number(default)
     if abs(number) > 1 << 65:
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     whole = int(_rounded(default, number, decimal.Decimal(1)))
     if not least <= whole <= most:
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     return whole
 
 
@@ -205,14 +205,14 @@ def _year(_column: Column, default: DeclaredDefault) -> int:
     if 0 < year < 100:
         return year + (2000 if year < 70 else 1900)
     if 0 < year < 1901:
-        raise UnknownDefaultError("no YEAR")
+        raise UnknownValueError("no YEAR")
     return year
 
 
 def _bits(column: Column, default: DeclaredDefault) -> int | bool:
     count = (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
     if default.kind in (DefaultKind.TEXT, DefaultKind.BYTES):
-        raise UnknownDefaultError("a text for BIT")
+        raise UnknownValueError("a text for BIT")
     number = _whole(default, 0, (1 << count) - 1)
     return bool(number) if count == 1 else number
 
@@ -221,10 +221,10 @@ def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
     precision, scale = column.metadata & 0xFF, column.metadata >> 8
     number = _number(default)
     if abs(number) >= decimal.Decimal(10) ** (precision - scale):
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     rounded = _rounded(default, number, decimal.Decimal(1).scaleb(-scale))
     if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     rounded = abs(rounded) if rounded == 0 else rounded
     return rounded if precision <= 38 else f"{rounded:f}"
 
@@ -233,7 +233,7 @@ def _float(column: Column, default: DeclaredDefault) -> float:
     value = float(_number(default))
     if value == 0 and math.copysign(1, value) < 0:
         if default.kind is not DefaultKind.NUMBER or "e" in default.text.casefold():
-            raise UnknownDefaultError("a zero with a sign, which newer servers leave out")
+            raise UnknownValueError("a zero with a sign, which newer servers leave out")
         value = 0.0  # servers take -0.0 for a decimal number, which has no sign there
     _, numbers = split_declared(column.declared or "")
     if len(numbers) == 2:
@@ -241,7 +241,7 @@ def _float(column: Column, default: DeclaredDefault) -> float:
     with np.errstate(over="ignore"):
         held = float(np.float32(value)) if column.type is ColumnType.FLOAT else value
     if not np.isfinite(held):
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     return held
 
 
@@ -251,9 +251,9 @@ def _rounded_by_server(value: float, digits: int, scale: int) -> float:
     MariaDB sql/field.cc: truncate_double; MySQL sql/field.cc: Field_real::truncate. Both were asked for 1,000 values.
     """
     if scale > _SCALE_MAX:
-        raise UnknownDefaultError("a value that the column does not hold")
+        raise UnknownValueError("a value that the column does not hold")
     if abs(value) >= 10.0 ** (digits - scale):
-        raise UnknownDefaultError("a number that the column does not hold")
+        raise UnknownValueError("a number that the column does not hold")
     whole, power = math.floor(value), 10.0**scale
     return whole + round((value - whole) * power) / power
 
@@ -261,13 +261,13 @@ def _rounded_by_server(value: float, digits: int, scale: int) -> float:
 def _json(layout: TableLayout, index: int, name: str, default: DeclaredDefault, decoding: Decoding) -> pa.Scalar:
     column = layout.columns[index]
     if name != "json" or default.kind is not DefaultKind.TEXT:
-        raise UnknownDefaultError(f"a default of {name or column.type.name.lower()}")
+        raise UnknownValueError(f"a default of {name or column.type.name.lower()}")
     if column.type is not ColumnType.JSON:  # MariaDB's is a text, kept as it was written
         return pa.scalar(default.text, arrow_type(layout, index, decoding))
     try:
         document = document_of(default.text)
     except BadJsonError as error:
-        raise UnknownDefaultError(error.reason) from error
+        raise UnknownValueError(error.reason) from error
     return _decoded(layout, index, len(document).to_bytes(column.metadata, "little") + document, decoding)
 
 
@@ -280,9 +280,9 @@ def _address(layout: TableLayout, index: int, name: str, default: DeclaredDefaul
         else:
             packed = (ipaddress.IPv4Address if name == "inet4" else ipaddress.IPv6Address)(default.text).packed
     except ValueError as error:
-        raise UnknownDefaultError(f"no {name.upper()}") from error
+        raise UnknownValueError(f"no {name.upper()}") from error
     if len(packed) != layout.columns[index].size_max:
-        raise UnknownDefaultError(f"no {name.upper()}")
+        raise UnknownValueError(f"no {name.upper()}")
     return _decoded(layout, index, bytes([len(packed)]) + packed, decoding)
 
 

@@ -7,9 +7,9 @@ import re
 import zoneinfo
 from dataclasses import dataclass
 
-from binlog_format.rows.declared.declared_types import UnknownDefaultError
+from binlog_format.rows.declared.declared_types import UnknownValueError
 
-SYSTEM = "SYSTEM"
+_SYSTEM = "SYSTEM"
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d\d)", re.ASCII)
 _UTC_NAMES = frozenset({"utc", "gmt", "etc/utc", "etc/gmt", "zulu"})
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time zone either
@@ -36,13 +36,13 @@ class KnownZone:
         return micros + _offset(moment.astimezone(zoneinfo.ZoneInfo(self.name)))
 
     def utc(self, micros: int) -> int:
-        """The moment of a time in the zone. Raises `UnknownDefaultError`: it was there twice, or not at all."""
+        """The moment of a time in the zone. Raises `UnknownValueError`: it was there twice, or not at all."""
         if self.offset is not None:
             return micros - self.offset
         time = (_EPOCH + micros * _MICROSECOND).replace(tzinfo=zoneinfo.ZoneInfo(self.name))
         offset = _offset(time)
         if offset != _offset(time.replace(fold=1)):
-            raise UnknownDefaultError(f"a time that the time zone {self.name} has twice, or not at all")
+            raise UnknownValueError(f"a time that the time zone {self.name} has twice, or not at all")
         return micros - offset
 
 
@@ -60,13 +60,13 @@ def known_zone(name: str | None, system: str | None = None) -> KnownZone:
         system: What `SYSTEM` is, as `Decoding.system_time_zone`; None: not known.
 
     Raises:
-        UnknownDefaultError: It is not known.
+        UnknownValueError: It is not known.
     """
     if name is None:
-        raise UnknownDefaultError("a time in a time zone that the log does not record")
-    if name.upper() == SYSTEM:
+        raise UnknownValueError("a time in a time zone that the log does not record")
+    if name.upper() == _SYSTEM:
         if system is None:
-            raise UnknownDefaultError("a time in the time zone SYSTEM (option systemTimeZone states which it is)")
+            raise UnknownValueError("a time in the time zone SYSTEM (option systemTimeZone states which it is)")
         return known_zone(system)
     if name.casefold() in _UTC_NAMES:
         return KnownZone(name, 0)
@@ -77,5 +77,5 @@ def known_zone(name: str | None, system: str | None = None) -> KnownZone:
     try:
         zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UnknownDefaultError(f"a time in the time zone {name}, which is not known here") from error
+        raise UnknownValueError(f"a time in the time zone {name}, which is not known here") from error
     return KnownZone(name, None)

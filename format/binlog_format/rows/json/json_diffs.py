@@ -16,7 +16,7 @@ from binlog_format.events.table_map_layout import VARINT_1_BYTE_MAX, VARINT_SIZE
 from binlog_format.kernels import empty_bytes
 from binlog_format.messages import row_value
 from binlog_format.rows.column_types import size_prefix
-from binlog_format.rows.json.json_document import BadJsonError, JsonNode, parse_document
+from binlog_format.rows.json.json_document import BadJsonError, JsonNode, key_order, parse_document
 from binlog_format.rows.json.json_layout import JSON_DEPTH_MAX, JsonOperation
 from binlog_format.rows.row_event_kernels import ABSENT, CHANGES_ONLY, NULL, value_size
 
@@ -110,7 +110,7 @@ def _apply(parent: JsonNode, leg: Leg, operation: JsonOperation, value: JsonNode
     members = parent.members() if parent.is_object or parent.is_array else []
     if parent.is_object and isinstance(leg, str):
         key = leg.encode()
-        index = bisect_left(parent.keys, (len(key), key), key=lambda known: (len(known), known))
+        index = bisect_left(parent.keys, key_order(key), key=key_order)
         if index < len(parent.keys) and parent.keys[index] == key:
             raise BadJsonError(f"the key {row_value(repr(leg))}, to be inserted, is there already")
         parent.keys.insert(index, key)

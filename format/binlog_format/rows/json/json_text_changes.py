@@ -18,7 +18,7 @@ from binlog_format.messages import row_value
 from binlog_format.rows.column_types import BadValueError
 from binlog_format.rows.json.json_columns import document_texts
 from binlog_format.rows.json.json_diffs import Leg, changes_in, parse_path
-from binlog_format.rows.json.json_document import BadJsonError, string_document
+from binlog_format.rows.json.json_document import BadJsonError, key_order, string_document
 from binlog_format.rows.json.json_layout import JsonOperation
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ class _Part:
             assert change.key is not None
             if leg in self.keys:
                 raise BadJsonError(f"the key {row_value(repr(leg))}, to be inserted, is there already")
-            place = _key_order(leg)
-            index = next((at for at, key in enumerate(self.keys) if _key_order(key) > place), len(members))
+            place = key_order(leg.encode())
+            index = next((at for at, key in enumerate(self.keys) if key_order(key.encode()) > place), len(members))
             self.keys.insert(index, leg)
             self.key_texts.insert(index, change.key)
             members.insert(index, _Part(change.value))
@@ -213,9 +213,3 @@ class _Part:
         while self._at(place) and self._at(place) in _SPACE:
             place += 1
         return place
-
-
-def _key_order(key: str) -> tuple[int, bytes]:
-    # As the server sorts the members of an object.
-    encoded = key.encode()
-    return len(encoded), encoded

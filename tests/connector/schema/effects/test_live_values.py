@@ -8,7 +8,6 @@ values alone that the server converts in a strict session.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import sys
@@ -20,9 +19,10 @@ import pytest
 
 from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.vendor import Vendor, server_version_of
-from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
+from binlog_lab.demo.mariadb.installed import find_server
 from tests.connector.schema.effects.test_measured_values import Measured, array, converted, how
 from tests.judge.servers import LiveServer
+from tests.servers import mariadb_of_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,12 +234,7 @@ def _is_equal(found: object, right: object) -> bool:
 @pytest.mark.server
 @pytest.mark.parametrize("strict", [False, True])
 def test_random_values_become_what_a_live_server_makes_of_them(*, strict: bool) -> None:
-    try:
-        installed = find_server("mariadb")
-    except DatabaseServerError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    installed = mariadb_of_path()
     with LiveServer(installed) as server:
         wrong, share = compared(server, "7", strict=strict)
     assert not wrong

@@ -147,7 +147,8 @@ def test_what_the_log_leaves_open_is_named(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("later", [[], ["items"]])
 def test_table_that_may_have_got_the_rows_is_named(tmp_path: Path, texts: list[str], later: list[str]) -> None:
     planned = plan_of(tmp_path, ["stage", *texts, *later], on_error=OnError.SET_ASIDE)
-    stopped = {str(name): at.set_aside for one in planned.components for name, at in one.tables.items() if at.set_aside}
+    tables = [table for component in planned.components for table in component.tables.items()]
+    stopped = {str(name): table.set_aside for name, table in tables if table.set_aside}
     assert set(stopped) == {"shop.stage", "shop.items"}
     assert "whether it has got the rows of shop.stage" in stopped["shop.items"].reason
 
