@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset, 
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint, Target
+from binlog_streaming.settings import load_job
 from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
 from binlog_streaming.tables.open_targets import read_target_state
@@ -28,6 +29,7 @@ from tests.faults.processes import Killed
 from tests.program import run_program
 from tests.streaming.replay_runs import check, job_for, plan, replay, rows_of, run
 from tests.streaming.tables.shop import ShopLog
+from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, wanted
 from tests.truth.cases import case, case_path
 
 if TYPE_CHECKING:
@@ -449,6 +451,35 @@ def test_command_explains_itself_and_says_mistakes(tmp_path: Path) -> None:
         assert (called.returncode, called.stdout) == (status, "")
         assert message in called.stderr
     assert list(tmp_path.iterdir()) == [job_file]
+
+
+def test_table_that_was_set_aside_on_the_way_is_not_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its target does not record the end, so that no later replay begins there with it."""
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+        log.insert(wanted("items", ID, NAME), (1, "x"))
+        log.statement("UPDATE orders SET name = 'z'")
+        log.insert(ORDERS, (2, "b"))
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(
+        'checkpoint = "checkpoint"\non_error = "set_aside"\n[source]\npath = "log"\nmaxBytesPerTrigger = 100\n'
+        '[sink]\ndirectory = "tables"\n[[tables]]\nselect = \'shop[.].*\'\nbegin = "empty"\n'
+    )
+
+    def run_it(job: Job, *, held: Any, from_first: bool | None, **_: object) -> None:
+        run(job, held=held, from_first=from_first)
+
+    monkeypatch.setattr("binlog_streaming.cli.jobs.replay.run_job", run_it)
+    called = run_program("replay", job_file, "--target", tmp_path / "then")
+    assert called.returncode == 1
+    last = called.stdout.splitlines()[-1]
+    assert last == "1 target at 0-1-4; not there: shop.orders (set aside at 0-1-3)"
+    there = load_job(job_file)
+    there = msgspec.structs.replace(there, sink=msgspec.structs.replace(there.sink, directory=str(tmp_path / "then")))
+    states = [state(there, f"shop.{name}") for name in ("items", "orders")]
+    assert [str(found.gtid) for found in states if found is not None] == ["0-1-4", "0-1-1"]
+    called = run_program("replay", job_file, "--target", tmp_path / "other", "--output", "jsonl")
+    assert json.loads(called.stdout.splitlines()[-1])["set_aside"] == [{"table": "shop.orders", "at": "0-1-3"}]
 
 
 def test_position_of_a_batch_has_what_the_start_left_out_further_on(tmp_path: Path) -> None:

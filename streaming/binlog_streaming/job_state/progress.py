@@ -186,7 +186,12 @@ class BatchProgress:
     @property
     def changes(self) -> int:
         """Row changes of the batch, counted once for each table, also where it has several modes."""
-        return sum({table.source_table: table.changes for table in self.tables}.values())
+        return sum(self.changes_by_table.values())
+
+    @property
+    def changes_by_table(self) -> dict[str, int]:
+        """Row changes of each table; those of one that stopped in the batch are not taken."""
+        return {table.source_table: table.changes for table in self.tables if table.set_aside is None}
 
     @property
     def lag_seconds(self) -> float | None:
@@ -284,13 +289,18 @@ class _News:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a job since its start; may be read from any thread."""
+    """Progress of a job since its start; may be read from any thread.
+
+    Attributes:
+        set_aside: Tables that stopped since then.
+    """
 
     started_at: float = field(default_factory=time.time)
     batches: int = 0
     changes: int = 0
     last: BatchProgress | None = None
     changes_by_table: dict[str, int] = field(default_factory=dict)
+    set_aside: set[TableName] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _news: _News = field(default_factory=_News)
 
@@ -301,10 +311,10 @@ class Progress:
     def add(self, batch: BatchProgress) -> None:
         """Take in one more batch, and log what an operator should know of it."""
         self._news.log(batch)
-        by_table = {table.source_table: table.changes for table in batch.tables}
         with self._lock:
             self.batches += 1
             self.changes += batch.changes
+            self.set_aside |= {stopped.name for stopped in batch.set_aside}
             self.last = batch
-            for name, changes in by_table.items():
+            for name, changes in batch.changes_by_table.items():
                 self.changes_by_table[name] = self.changes_by_table.get(name, 0) + changes

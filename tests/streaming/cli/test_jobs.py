@@ -6,9 +6,12 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watch import DirectoryWatch
@@ -201,6 +204,35 @@ def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["batch", "shop.t:", "batch"]
     assert lines[1] == f"shop.t: {NOTE_TEXTS[Note.WHOLE_ROWS]}"
+
+
+def test_table_that_was_set_aside_is_not_counted_and_is_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines
+    from binlog_streaming.job_state.progress import BatchProgress, Progress
+    from binlog_streaming.plan.job_state import SetAside
+
+    stopped = SetAside(database="shop", table="b", position="1:2:3:0", gtid="0-1-5", reason="[BINLOG_TABLE.X] no")
+    tables = (table_progress("shop.a", inserts=3), table_progress("shop.b", inserts=100, set_aside=stopped))
+    batch = BatchProgress(batch_id=0, tables=tables, seconds=0.1, finished_at=2.0, bytes_behind=None)
+    progress, whole = Progress(), Progress()
+    progress.add(batch)
+    whole.add(replace(batch, tables=tables[:1]))
+    for lines, of in ((BatchLines(), progress), (BatchJsonLines(), progress), (BatchLines(), whole)):
+        lines.ended(of, stopped=False)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "ended: 3 changes in 1 batch, 1 table set aside"
+    assert json.loads(said[1]) == {"event": "ended", "batches": 1, "changes": 3, "set_aside": ["shop.b"]}
+    assert said[2] == "ended: 3 changes in 1 batch"
+
+
+def test_check_counts_tables_that_would_be_set_aside_apart(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        f'checkpoint = "checkpoint"\non_error = "set_aside"\n[source]\npath = "{OLTP}"\n[sink]\ndirectory = "tables"\n'
+    )
+    write_deltalake(str(tmp_path / "tables" / "sb" / "sbtest2"), pa.table({"id": [1]}))
+    checked = run("check", "job.toml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.splitlines()[-1] == "It can run: 3 tables, 1 would be set aside."
 
 
 @pytest.mark.spark

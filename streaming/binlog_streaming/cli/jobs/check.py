@@ -284,7 +284,9 @@ def _print_tables(job: Job, report: JobReport) -> None:
     notes += _notes(_WARNING, (*(text for table in report.tables for text in table.warnings), *report.warnings))
     notes += _notes(_SET_ASIDE, report.table_problems if report.sets_aside else ())
     notes += _notes(_PROBLEM, report.problems)
-    verdict = _verdict(report.problems, f"It can run: {count_text(len(report.tables), 'table')}.")
+    aside = sum(bool(table.problems) for table in report.tables) if report.sets_aside else 0
+    good = f"It can run: {count_text(len(report.tables) - aside, 'table')}"
+    verdict = _verdict(report.problems, f"{good}, {aside:,} would be set aside." if aside else f"{good}.")
     _print(facts, _tables(report.tables) if report.tables else None, notes, verdict)
 
 

@@ -81,7 +81,9 @@ class BatchLines:
     def ended(self, progress: Progress, *, stopped: bool) -> None:
         """Sum up."""
         how = "stopped" if stopped else "ended"
-        say(f"{how}: {count_text(progress.changes, 'change')} in {count_text(progress.batches, 'batch', 'batches')}")
+        aside = f", {count_text(len(progress.set_aside), 'table')} set aside" if progress.set_aside else ""
+        batches = count_text(progress.batches, "batch", "batches")
+        say(f"{how}: {count_text(progress.changes, 'change')} in {batches}{aside}")
 
 
 class BatchJsonLines:
@@ -114,7 +116,8 @@ class BatchJsonLines:
     def ended(self, progress: Progress, *, stopped: bool) -> None:
         """Sum up."""
         how = "stopped" if stopped else "ended"
-        write_json_lines([{"event": how, "batches": progress.batches, "changes": progress.changes}])
+        aside = {"set_aside": sorted(map(str, progress.set_aside))} if progress.set_aside else {}
+        write_json_lines([{"event": how, "batches": progress.batches, "changes": progress.changes, **aside}])
 
 
 class PublishLines:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_connector.installing import require
+from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.run import BatchOutputOption
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import JobArgument
@@ -14,7 +15,7 @@ from binlog_streaming.cli.output import Output, say, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_streaming.jobs.replay.replay import Replay
+    from binlog_streaming.jobs.replay.replay import Replay, ReplayResult
 
 
 def replay(
@@ -61,7 +62,7 @@ def replay(
     to the replay, not to the job: a job goes on from there by --hand-over. Tables that a job set aside (on_error) come
     back by --set-aside, once the reason is mended; the job must not run meanwhile.
 
-    Exit status: as that of run --once.
+    Exit status: as that of run --once; 1 also if a table was set aside on the way, and so is not at --to.
 
     For example, the tables as they were after 0-1-575, beside those of the job:
 
@@ -84,7 +85,7 @@ def replay(
     if not replay.is_empty:
         record = replay.record
         run_job(replay.job, once=True, output=output, held=record.continued, from_first=record.from_first)
-    _say_end(replay, replay.finish(), output)
+    _end(replay, replay.finish(), output)
 
 
 def _point(name: str, text: str | None) -> GtidPoint | None:
@@ -109,12 +110,21 @@ def _say_plan(replay: Replay, output: Output) -> None:
         say(f"left alone, they hold it already: {', '.join(alone)}")
 
 
-def _say_end(replay: Replay, count: int, output: Output) -> None:
-    record = replay.record
+def _end(replay: Replay, result: ReplayResult, output: Output) -> None:
+    _say_end(replay, result, output)
+    if result.set_aside:
+        raise typer.Exit(1)
+
+
+def _say_end(replay: Replay, result: ReplayResult, output: Output) -> None:
+    record, stopped = replay.record, result.set_aside
     if output is Output.JSONL:
-        fields = {"gtid_position": record.last, "handed_over": record.hand_over}
-        write_json_lines([{"event": "replayed", "targets": count, **fields}])
+        aside = [{"table": str(table.name), "at": table.gtid or table.position} for table in stopped]
+        fields = {"gtid_position": record.last, "handed_over": record.hand_over, "set_aside": aside}
+        write_json_lines([{"event": "replayed", "targets": result.targets, **fields}])
         return
-    say(f"{count} targets are at {record.last or 'the end of the log'}")
+    behind = ", ".join(f"{table.name} (set aside at {table.gtid or table.position})" for table in stopped)
+    end = record.last or "the end of the log"
+    say(f"{count_text(result.targets, 'target')} at {end}{behind and f'; not there: {behind}'}")
     if record.hand_over:
         say(f"{replay.request.job.name} goes on from there: binlog-stream run")

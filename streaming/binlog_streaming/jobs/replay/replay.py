@@ -32,6 +32,7 @@ from binlog_streaming.jobs.replay.tables import (
     elsewhere,
     give_back,
     set_aside_by,
+    stopped_in,
     transfer_checkpoint,
     without_tables,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.position import Position
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings.choices import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"
@@ -110,6 +112,19 @@ class ReplayRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """End of a replay.
+
+    Attributes:
+        targets: How many are at its end now, without those that were left alone.
+        set_aside: Tables that are not: they stopped on the way (`on_error`).
+    """
+
+    targets: int
+    set_aside: tuple[SetAside, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """A replay that can be run.
 
@@ -125,12 +140,8 @@ class Replay:
     is_resumed: bool
     is_empty: bool
 
-    def finish(self) -> int:
-        """Finish after the job has run: record positions in tables, transfer them, and remove the replay's record.
-
-        Returns:
-            How many targets are at its end now, without those that were left alone.
-        """
+    def finish(self) -> ReplayResult:
+        """Finish after the job has run: record positions in tables, transfer them, and remove the replay's record."""
         checkpoint = read_checkpoint(state_of(self.job))
         if checkpoint is not None and checkpoint.pending is not None:
             raise StartError(
@@ -139,8 +150,9 @@ class Replay:
                 hint="Call it again; it goes on there",
             )
         if self.request.given_back_to is not None:
-            return give_back(self.request.given_back_to, self.job, self.record)
+            return ReplayResult(give_back(self.request.given_back_to, self.job, self.record), ())
         names = [TableName(*name) for name in self.record.tables]
+        stopped = stopped_in(self.job)
         count = 0
         targets: list[tuple[str, str, Mode]] = []
         if may_have_tables(self.job.sink):
@@ -150,13 +162,14 @@ class Replay:
                 tables.transfer(
                     (target for target in tables.there() if tuple(target.name) in alone), self.record.query_id
                 )
-            count = tables.record_position(self.record.last, self.record.query_id)
+            behind = {table.name for table in stopped}
+            count = tables.record_position(self.record.last, self.record.query_id, but=behind)
             targets = [(target.name.database, target.name.table, target.mode) for target in tables.there()]
         if self.record.hand_over:
             transfer_checkpoint(self.request.job, self.job, self.record.tables, targets)
         else:
             ReplayCheckpoint(state_of(self.job)).remove()
-        return count
+        return ReplayResult(count, stopped)
 
 
 def plan_replay(request: ReplayRequest) -> Replay:

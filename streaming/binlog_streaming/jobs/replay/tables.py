@@ -31,13 +31,14 @@ from binlog_streaming.settings.choices import OnError
 from binlog_streaming.tables.open_targets import TargetState, check_ownership_can_transfer, read_target_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.replay.range import ReplayRecord
     from binlog_streaming.jobs.touched_tables import TouchedTables
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings.choices import Mode
     from binlog_streaming.settings.model import Job
 
@@ -149,15 +150,18 @@ class ReplayTables:
             with self._looked_at(replay_target.uri) as target:
                 target.transfer_to(query_id)
 
-    def record_position(self, last: str, query_id: str) -> int:
+    def record_position(self, last: str, query_id: str, *, but: Collection[TableName] = ()) -> int:
         """Record in all targets of the replay that they hold *last*.
+
+        Args:
+            but: Tables that stopped before it.
 
         Returns:
             How many they are.
         """
         count = 0
         for replay_target in self.there():
-            if replay_target.state.owner != query_id:
+            if replay_target.state.owner != query_id or replay_target.name in but:
                 continue
             count += 1
             if last and str(replay_target.state.gtid or NO_GTIDS) != last:
@@ -292,6 +296,17 @@ def _move(source: Path, to: Path) -> None:
         shutil.copytree(source, near, dirs_exist_ok=True)
         os.rename(near, to)  # noqa: PTH104
         shutil.rmtree(source)
+
+
+def stopped_in(replay_job: Job) -> tuple[SetAside, ...]:
+    """Tables that a replay has set aside, so that they are not at its end.
+
+    Args:
+        replay_job: It has been run, unless there was nothing in its part of the log.
+    """
+    keeper = RecordKeeper(replay_job)
+    keeper.changes()
+    return keeper.record.set_aside
 
 
 def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
