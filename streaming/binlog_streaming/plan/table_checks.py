@@ -259,6 +259,8 @@ class TableChecks:
     def _take_rename(self, statement: DdlStatement, change: TableRenamed) -> None:
         place = statement.place
         refused = self.refusals.get(change.old) or self._set_aside_before(change, place, statement.gtid)
+        if refused is None and self._hands_on_all_rows(change, place):
+            self.snapshots.go_live(change.new, place)
         is_live = self.snapshots.is_live(change.new, place)
         if is_live and self.find(change.new) is not None and self.job_state.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
@@ -271,6 +273,12 @@ class TableChecks:
             self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
         if self.find(change.old) is not None:
             self._begin_anew(change.old, statement)  # nothing has this name any more
+
+    def _hands_on_all_rows(self, change: TableRenamed, place: LogPlace) -> bool:
+        # What waits under the new name waits for rows that the table has under its old one.
+        is_whole = self.snapshots.is_live(change.old, place) and self._is_complete(change.old) is True
+        is_new = self.find(change.new) is not None and change.new not in self.job_state.set_aside
+        return is_whole and is_new and self.find(change.old) is not None
 
     def _set_aside_before(self, change: TableRenamed, place: LogPlace, gtid: str | None) -> Refusal | None:
         """Reason why a table cannot continue under its new name: it could not under the one before."""

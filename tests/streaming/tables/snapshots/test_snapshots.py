@@ -15,7 +15,8 @@ from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.jobs.test_admission import ITEMS, job, log, record, rows
 from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, begin_late
-from tests.streaming.tables.statements.statement_stories import ORDERS, PRICED
+from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, PRICED
+from tests.streaming.tables.statements.statement_stories import wanted as wanted_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,7 @@ def properties(folder: Path, table: str = "orders") -> dict[str, str]:
     return DeltaTable(str(folder / "tables/shop" / table)).metadata().configuration
 
 
+BOUGHT = wanted_table("bought", ID, NAME)
 OLDER = [(1, "b"), (3, "drei"), (4, "four"), (5, "five")]
 
 
@@ -88,6 +90,43 @@ def test_a_table_waits_in_a_log_that_was_switched_on_after_it_was_created(tmp_pa
     run(wanted)
     assert rows(tmp_path, "orders") == [(1, "b"), (7, "seven")]
     assert properties(tmp_path)[COMPLETE_PROPERTY] == "true"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_complete_table_that_is_renamed_does_not_wait_again(at_once: bool, tmp_path: Path) -> None:
+    wanted = job(tmp_path, begin=Begin.SNAPSHOT)
+
+    def renamed(writer: ShopLog) -> None:
+        writer.statement("RENAME TABLE orders TO sold, sold TO bought")
+        writer.insert(BOUGHT, (9, "nine"))
+
+    log(tmp_path, older)
+    if not at_once:
+        run(wanted)
+    log(tmp_path, renamed, first=300)
+    run(wanted)
+    assert rows(tmp_path, "bought") == [*OLDER, (9, "nine")]
+    assert properties(tmp_path, "bought")[COMPLETE_PROPERTY] == "true"
+    log(tmp_path, lambda writer: writer.insert(BOUGHT, (10, "ten")), first=400)
+    run(wanted)
+    assert rows(tmp_path, "bought") == [*OLDER, (9, "nine"), (10, "ten")]
+
+
+def test_a_table_that_waits_goes_on_waiting_under_another_name(tmp_path: Path) -> None:
+    wanted = job(tmp_path, begin=Begin.SNAPSHOT)
+
+    def renamed(writer: ShopLog) -> None:
+        begin_late(writer)
+        writer.insert(ORDERS, (7, "seven"))
+        writer.statement("RENAME TABLE orders TO bought")
+        writer.insert(BOUGHT, (9, "nine"))
+
+    log(tmp_path, renamed)
+    run(wanted)
+    assert not (tmp_path / "tables/shop/bought").exists()
+    log(tmp_path, lambda writer: ShopSnapshot(writer, BOUGHT).take([(7, "seven")], [(9, "nine")]), first=400)
+    run(wanted)
+    assert rows(tmp_path, "bought") == [(7, "seven"), (9, "nine")]
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
