@@ -251,6 +251,14 @@ def snapshot_command(name: TableName) -> str:
     return f"binlog-stream snapshot JOB.toml --server URL --tables '{re.escape(str(name))}'"
 
 
+def past_statement(name: TableName) -> str:
+    """Advice on a statement that a job cannot follow with a table: a snapshot alone comes after it in the log."""
+    return (
+        'Set on_error = "set_aside" in the job file and start the job: it goes on without this table. Then '
+        f"{snapshot_command(name)} copies the table's rows again"
+    )
+
+
 def changes_of_mark(mark: Mapping[str, object], decoding: Decoding) -> list[SnapshotChange]:
     """Changes of its table that a mark contains. *mark*: A value of the view's column `marks`."""
     change = mark_change(mark, decoding)

@@ -32,6 +32,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, text_fields
+from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
@@ -214,8 +215,8 @@ def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> M
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"{context.table.name}: an ALTER TABLE at {statement.position} may do anything to existing rows: {reason}",
-            hint="Take a new snapshot (binlog-stream snapshot JOB.toml --tables), leave the table out (option "
-            'source.excludeTables), or set unknown_values = "null" for it to go on with what follows in the log',
+            hint=f"{past_statement(context.table.name)}. Or leave the table out (option source.excludeTables), or set "
+            'unknown_values = "null" for it to go on with what follows in the log',
         ) from error
     how = circumstances_of(statement, context.decoding, ignores=alter.ignores)
     return alter_effects(before, after, alter, how, statement.sql_mode)
@@ -257,9 +258,8 @@ def _nulled(
         f"{context.table.name}: column {change.new.name} {_told(change)} by the statement at "
         f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
         f"they cannot be computed: {effect.reason}",
-        hint="Take a new snapshot (binlog-stream snapshot JOB.toml --tables), or set "
-        + ("" if in_key else 'rewritten = "null" for this table to have null in the column, or ')
-        + 'on_error = "set_aside" for the other tables to go on',
+        hint=past_statement(context.table.name)
+        + ("" if in_key else '. Or set rewritten = "null" for this table to have null in the column'),
     )
 
 

@@ -35,6 +35,7 @@ from binlog_streaming.lake.commit_id import (
 from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
 from binlog_streaming.tables.statements.log_facts import liked
 from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns, without_generated
@@ -391,10 +392,9 @@ def _check_known(context: StatementContext, target: Target, change: TableAltered
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
-        null = "" if folded_name(name) in in_key else 'set unknown_values = "null" to go on with null in them, '
+        null = "" if folded_name(name) in in_key else 'set unknown_values = "null" to go on with null in them, or '
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint=f"Take a new snapshot (binlog-stream snapshot JOB.toml --tables), {null}or leave the table out "
-            "(option source.excludeTables)",
+            hint=f"{past_statement(context.table.name)}. Or {null}leave the table out (option source.excludeTables)",
         )
