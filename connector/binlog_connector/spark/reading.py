@@ -165,8 +165,14 @@ class RangeReader:
         raise SchemaError(
             "SCHEMA_CHANGED",
             f"{self.options.path}: {self.options.table or self.options.view}: {told or 'columns in another order'}",
-            hint="Start the query again: it then has the columns that the table has at its start",
+            hint=_OTHER_COLUMNS_OF_TABLE if self.options.table else "Start the query again: it then has these columns",
         )
+
+
+_OTHER_COLUMNS_OF_TABLE = (
+    "A typed query has the columns of the table where its options start: give startingOffsets = latest, or a "
+    "startingGtid after the change (a checkpoint keeps its place); or read without `table`: JSON has all columns"
+)
 
 
 def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False) -> Iterator[Block]:

@@ -300,6 +300,23 @@ def test_table_that_gets_a_column_ends_a_typed_query(tmp_path: Path, rows_before
         drain(typed, offset)
 
 
+def test_typed_query_goes_on_with_the_columns_of_a_later_start(tmp_path: Path) -> None:
+    """Its checkpoint has its place; the options tell the columns."""
+    with Shop(tmp_path) as shop:
+        shop.sell(2)
+        _, offset = drain(reader(tmp_path, table="shop.orders"))
+    wider = replace(ORDERS, columns=(*ORDERS.columns, ColumnSpec("paid", "date", nullable=True)))
+    with Shop(tmp_path, orders=wider) as shop:
+        shop.sell(3)
+    source = BinlogDataSource({"path": str(tmp_path), "table": "shop.orders"})
+    with pytest.raises(BinlogError, match=r"SCHEMA_CHANGED\] .*paid.*give startingOffsets = latest"):
+        drain(source.streamReader(source.schema()), offset)
+    batches, _ = drain(reader(tmp_path, table="shop.orders", startingOffsets="latest"), offset)
+    images = [row["after"] for batch in batches for row in batch if isinstance(row["after"], dict)]
+    assert len(images) >= 3
+    assert all("paid" in image for image in images)
+
+
 def test_small_arrow_batches_are_joined_and_large_ones_cut() -> None:
     parts = [pa.RecordBatch.from_pydict({"n": [n] * count}) for n, count in enumerate((3, 20_000, 5, 200_000, 1))]
     sized = list(sized_batches(parts))
