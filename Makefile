@@ -149,17 +149,19 @@ test-bare: setup ## Run the fast tests, and those that need a server, as where n
 	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m $(BARE) \
 		--ignore=tests/tidy $(BARE_TESTS) $(PYTEST_ARGS)
 
+# The pip of $(VENV) installs here, too: to make another one, and a newer one of that, takes seconds.
 $(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -name '*.py') | $(INSTALLED)
 	@echo "Setting up $(WHEEL) with the built wheel (a minute the first time)"
 	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	@test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
-	@$(WHEEL)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@nice $(WHEEL)/bin/python -m pip install --quiet --no-compile "$$(echo build/wheel/*.whl)[all]" --group test
-	@$(WHEEL)/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	@test -x $(WHEEL)/bin/python || $(PYTHON) -m venv --without-pip $(WHEEL)
+	@nice $(BIN)/python -m pip --python $(WHEEL)/bin/python install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	@nice $(BIN)/python -m pip --python $(WHEEL)/bin/python install --quiet --no-compile \
+		"$$(echo build/wheel/*.whl)[all]" --group test
 	@touch $@
 
+# With what pytest has compiled of the tests, and their times, without which it would compile them anew (-a).
 test-wheel: $(WHEEL_INSTALLED) $(KERNELS) java ## Run what `make test-bare` runs against the built wheel, with the roots out of the way
-	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -r tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
+	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -a tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels $(CURDIR)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m pytest -p tests.bare_machine $(PARALLEL) \
 		-m $(BARE) --ignore=tests/tidy $(addprefix --ignore=,$(OF_CHECKOUT)) $(PYTEST_ARGS)
