@@ -482,6 +482,30 @@ def test_table_that_was_set_aside_on_the_way_is_not_at_the_end(tmp_path: Path, m
     assert json.loads(called.stdout.splitlines()[-1])["set_aside"] == [{"table": "shop.orders", "at": "0-1-3"}]
 
 
+@pytest.mark.parametrize("statement", ["UPDATE orders SET name = 'z'", "CALL anything()"])
+@pytest.mark.parametrize("on_statement", ["fail", "ignore"])
+def test_statement_that_changes_rows_lies_between_two_places(on_statement: str, statement: str, tmp_path: Path) -> None:
+    """A table from before it is not where the others are; so no replay passes it over."""
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+        log.statement(statement)
+        log.insert(ORDERS, (2, "b"))
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(
+        'checkpoint = "checkpoint"\n[source]\npath = "log"\n[sink]\ndirectory = "tables"\n'
+        f'[[tables]]\nbegin = "empty"\non_statement = "{on_statement}"\n'
+    )
+    job = load_job(job_file)
+    replay(job, None, "0-1-1", tmp_path / "then")
+    if on_statement == "ignore":
+        assert plan(job, "0-1-2", None, tmp_path / "then").record.continued == (("shop", "orders"),)
+        return
+    with pytest.raises(
+        TableError, match=r"STANDS_ELSEWHERE\] shop\.orders: .* is at 0-1-1: the replay begins at 0-1-2"
+    ):
+        plan(job, "0-1-2", None, tmp_path / "then")
+
+
 def test_position_of_a_batch_has_what_the_start_left_out_further_on(tmp_path: Path) -> None:
     job = job_for(tmp_path, MARIADB)
     offset = SourceOffset(Position(1, 2, 3), gtid=parse_gtids("0-1-5,1-2-7"), skip_gtid=parse_gtids("2-2-9"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
-from binlog_connector.schema.table_changes import DatabaseDropped, table_changes
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.schema.table_changes import DatabaseDropped, EventsLost, RowsChanged, RowsMoved
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
@@ -16,12 +18,13 @@ from binlog_format.log.search import end_of_gtids
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.job_state import TableSelection
-from binlog_streaming.settings.choices import OnStatement
+from binlog_streaming.settings.choices import OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.block import Block
     from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.position import Position
@@ -47,17 +50,17 @@ class TouchedTables:
 
         options = self._options
         groups = GroupFilter(skip, until, options.ignored_domains, options.ignored_servers)
-        dropped: set[str] = set()
-        found = set(self._touched(start, stop, groups, dropped))
+        unnamed = _Unnamed()
+        found = set(self._touched(start, stop, groups, unnamed))
         databases = frozenset(
             name
-            for name in dropped
+            for name in unnamed.dropped
             if any(rule.on_drop is not OnStatement.IGNORE for rule in self._selection.rules_about(name))
         )
         first = self._watched.log.start_position()
-        if databases:  # the statement does not name its tables
-            before = self._touched(first, stop, GroupFilter(None, until), set())
-            found.update(name for name in before if name.database in databases)
+        if databases or unnamed.is_any:
+            before = self._touched(first, stop, GroupFilter(None, until), _Unnamed())
+            found.update(name for name in before if name.database in databases or self._stops(name, unnamed))
         return frozenset(name for name in found if self._selection.find(name) is not None)
 
     def between(self, one: GtidPoint, other: GtidPoint) -> frozenset[TableName] | None:
@@ -93,27 +96,55 @@ class TouchedTables:
             start = first
         return self.within(start, max(start, end.position), skip=skip, until=end.taken)
 
+    def _stops(self, name: TableName, unnamed: _Unnamed) -> bool:
+        return unnamed.is_any and self._asks_for_rows(name)
+
+    def _asks_for_rows(self, name: TableName) -> bool:
+        # Of statements that are logged as text.
+        rule = self._selection.rule(name)
+        return rule is not None and rule.on_statement is OnRowStatement.FAIL
+
     def _touched(
-        self, start: Position, stop: Position | None, groups: GroupFilter, dropped: set[str]
+        self, start: Position, stop: Position | None, groups: GroupFilter, unnamed: _Unnamed
     ) -> Iterator[TableName]:
-        # Names of databases that are dropped go into the last one.
         from binlog_format.views.selection import Selection
         from binlog_format.views.snapshot_events import SnapshotEvents
 
         tables = TableFilter(self._options.table_expressions, self._options.exclude_tables)
-        selection, snapshots = Selection(tables, groups), SnapshotEvents()
+        selection, snapshots, scope = Selection(tables, groups), SnapshotEvents(), StatementScope()
         for block in self._watched.log.committed_blocks(start, stop):
             _, resolved = snapshots.take(block, selection.resolved(block))
             for touched in filter(selection.wants, resolved):
                 yield TableName(touched.layout.database, touched.layout.table)
             for statement in _statements(block, groups):
-                for change in table_changes(statement, self._decoding):
-                    if isinstance(change, DatabaseDropped):
-                        dropped.add(change.database)
-                    else:
-                        yield from names_of(change)
+                for change in scope.changes(statement, self._decoding):
+                    yield from self._names(change, unnamed)
         for mark in snapshots.marks:
             yield TableName(str(mark["database"]), str(mark["table"]))
+
+    def _names(self, change: StatementChange, unnamed: _Unnamed) -> list[TableName]:
+        if isinstance(change, EventsLost):
+            return []
+        if isinstance(change, DatabaseDropped):
+            unnamed.dropped.add(change.database)
+            return []
+        if isinstance(change, RowsChanged) and not isinstance(change, RowsMoved):
+            unnamed.is_any |= change.names is None
+            return [name for name in change.names or () if self._asks_for_rows(name)]
+        return names_of(change)
+
+
+@dataclass(slots=True)
+class _Unnamed:
+    """Tables that statements touch without their names.
+
+    Attributes:
+        dropped: Databases.
+        is_any: Rows of any table are changed by text.
+    """
+
+    dropped: set[str] = field(default_factory=set)
+    is_any: bool = False
 
 
 def _statements(block: Block, groups: GroupFilter) -> Iterator[DdlStatement]:
