@@ -269,6 +269,16 @@ MISTAKES = {
         "INVALID_VALUE",
         r"tables\[0\]\.salt_variable: expected the mask sha256 beside it",
     ),
+    "number in place of an optional text": (
+        MINIMAL + "[status]\npurge_after = 7",
+        "INVALID_VALUE",
+        r"status\.purge_after: expected a text in quotes, got a whole number$",
+    ),
+    "number in place of a list": (
+        MINIMAL + "[[tables]]\nkeys = 5",
+        "INVALID_VALUE",
+        r"tables\[0\]\.keys: expected a list, got a whole number$",
+    ),
     "predicate that is none": (
         MINIMAL + "[[tables]]\nwhere = 'age > AND'",
         "INVALID_VALUE",

@@ -37,7 +37,7 @@ PasswordFileOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="A file with the password; without it BINLOG_STREAM_PASSWORD is used, then ~/.my.cnf, "
-        "[\\[binlog-stream]] or [\\[client]].",
+        "\\[binlog-stream] or \\[client].",
     ),
 ]
 ExcludeTablesOption = Annotated[str | None, typer.Option(metavar="RE", help="The same, for tables to leave out.")]

@@ -38,14 +38,14 @@ _ROOTS: dict[object, dict[object, type[AnyJob]]] = {
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _PATH_PART = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
 _ENUM_VALUE = re.compile(r"nvalid enum value '(?P<value>.*)'")
+_MSGSPEC_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _MSGSPEC_WORDS = {
-    "`object`": "a table",
-    "`array`": "a list",
-    "`str`": "a text in quotes",
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`bool`": "true or false",
-    "`null`": "nothing",
+    "object": "a table",
+    "array": "a list",
+    "str": "a text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
 }
 _NAMES_SHOWN_MAX = 20
 _Kind = typing.TypeVar("_Kind")
@@ -139,10 +139,8 @@ class JobFile:
             int(part["number"]) if part["number"] is not None else part["name"]
             for part in _PATH_PART.finditer(match["path"] or "")
         )
-        what = match["what"]
-        for word, plain in _MSGSPEC_WORDS.items():
-            what = what.replace(word, plain)
-        reason = f"{what[:1].lower()}{what[1:]}".replace(" | ", " or ")
+        what = _MSGSPEC_TYPES.sub(_plain_types, match["what"])
+        reason = f"{what[:1].lower()}{what[1:]}"
         wrong = _ENUM_VALUE.search(match["what"])
         hint = None
         if wrong is not None:
@@ -218,6 +216,12 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 def _fields_of(section: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     """Fields by their names in the file; msgspec evaluates all annotations for each answer."""
     return {field.encode_name: field for field in msgspec.structs.fields(section)}
+
+
+def _plain_types(found: re.Match[str]) -> str:
+    # TOML has no null: who wants none leaves the setting out.
+    words = [_MSGSPEC_WORDS.get(word, f"`{word}`") for word in found[1].split(" | ") if word != "null"]
+    return " or ".join(words)
 
 
 def _section_of(field_type: object) -> type[msgspec.Struct] | None:

@@ -143,6 +143,7 @@ def test_what_cannot_be_taken_is_left_out_by_name_and_the_rest_is_taken(
         done = run_program("snapshot", job, "--server", url_of(shared_server), "--yes", environment=environment)
         assert done.returncode == (1 if has_rows else 0), done.stderr
         assert f"left out shop.other: {reason}" in done.stdout
+        assert done.stderr.endswith("\nleft out, as the plan tells: shop.other\n") == has_rows
         assert "1 table, " in done.stdout
     finally:
         run_sql(shared_server, [f"DROP {other.split()[0]} shop.other", "DROP DATABASE IF EXISTS binlog_stream"])

@@ -91,8 +91,8 @@ def mirror(  # noqa: PLR0913 - the options of the command
 
     It follows the log until it is stopped; with --once it reads the present log, and ends. Called again for the same
     folder it continues where it stopped, exactly once: DIR/.binlog-stream contains the checkpoint, and job.toml, the
-    same job as a file, to which you can add settings (then: binlog-stream run JOB.toml). The commands check, status,
-    versions and replay take DIR in the place of a job file.
+    same job as a file, to which you can add settings (then: binlog-stream run JOB.toml). Every command that takes a
+    JOB.toml takes DIR in its place.
 
     Tables can go to an object store (--to s3://bucket/lake); access is taken from the environment (AWS_...). Spark
     writes the checkpoint to a folder of this machine: keep it as long as the tables.

@@ -84,6 +84,19 @@ def print_left_out(left_out: Sequence[LeftOut]) -> None:
         output_console().print(f"left out {escaped(str(table))}", soft_wrap=True)
 
 
+def end(failed: Sequence[LeftOut], left_out: Sequence[LeftOut]) -> None:
+    """End the program with 1 if rows are not taken; the plan, with the reasons, was printed long before.
+
+    Raises:
+        typer.Exit: There are such tables.
+    """
+    missing = [table for table in left_out if table.has_rows]
+    if missing:
+        say(f"left out, as the plan tells: {names_text([table.name for table in missing])}", err=True)
+    if failed or missing:
+        raise typer.Exit(1)
+
+
 def _replicas(plan: SnapshotPlan) -> str:
     if plan.replicas == ():
         return "none is connected; one that connects later makes the same database, table of marks and shadows"
@@ -153,7 +166,8 @@ class _Progress:
 
     def _line(self, progress: SnapshotProgress, seconds: float) -> str:
         rate = (progress.row_count - self._rows_before) / seconds if seconds > 0 else 0.0
-        told = f"{progress.table}: {count_text(progress.row_count, 'row')}, {rate:,.0f} rows/s"
+        speed = f", {rate:,.0f} rows/s" if rate else ""  # of one chunk there is none
+        told = f"{progress.table}: {count_text(progress.row_count, 'row')}{speed}"
         if progress.is_done:
             return f"{told}, done"
         if progress.is_locked:

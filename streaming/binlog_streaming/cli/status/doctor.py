@@ -29,7 +29,7 @@ STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
 
 def doctor(
     target: Annotated[
-        str | None, typer.Argument(metavar="[PATH|JOB.toml]", help="A log, or a job; default: this machine alone.")
+        str | None, typer.Argument(metavar="PATH|JOB.toml", help="A log, or a job; default: this machine alone.")
     ] = None,
     server: Annotated[
         str | None,
