@@ -120,7 +120,9 @@ def _say_end(replay: Replay, result: ReplayResult, output: Output) -> None:
     record, stopped = replay.record, result.set_aside
     if output is Output.JSONL:
         aside = [{"table": str(table.name), "at": table.gtid or table.position} for table in stopped]
-        fields = {"gtid_position": record.last, "handed_over": record.hand_over, "set_aside": aside}
+        fields = {"gtid_position": record.last, "handed_over": record.hand_over}
+        if aside:
+            fields["set_aside"] = aside
         write_json_lines([{"event": "replayed", "targets": result.targets, **fields}])
         return
     behind = ", ".join(f"{table.name} (set aside at {table.gtid or table.position})" for table in stopped)
