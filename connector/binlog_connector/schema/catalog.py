@@ -125,7 +125,7 @@ class Catalog:
             case AlterTable():
                 return self._alter(operation, vendor)
             case RenameTables():
-                return self._rename(operation.pairs)
+                return self._rename(operation.pairs, if_exists=operation.if_exists)
             case DropTables():
                 return self._remove(operation.names)
             case CreateView():
@@ -193,9 +193,11 @@ class Catalog:
             touched |= self._rename([(alter.name, alter.new_name)])
         return touched
 
-    def _rename(self, pairs: Iterable[tuple[TableName, TableName]]) -> set[TableName]:
+    def _rename(self, pairs: Iterable[tuple[TableName, TableName]], *, if_exists: bool = False) -> set[TableName]:
         touched = set()
         for old, new in pairs:
+            if self.key(new) in self.tables and (if_exists or self.key(old) not in self.tables):
+                continue  # it is in the way: see `ExistingTables`
             state = self.tables.pop(self.key(old), None)
             touched |= self._remove([old, new])
             if state is not None:

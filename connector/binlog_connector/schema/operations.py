@@ -222,9 +222,14 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: one after the other, as they stand there."""
+    """RENAME TABLE: one after the other, as they stand there.
+
+    Attributes:
+        if_exists: A table that is not there is passed over.
+    """
 
     pairs: tuple[tuple[TableName, TableName], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from binlog_connector.schema.table_changes import (
     operation_changes,
     rows_moved,
 )
-from binlog_connector.schema.table_names import NameRule, TemporaryTables, folded, has_if_exists
+from binlog_connector.schema.table_names import ExistingTables, NameRule, TemporaryTables, folded, has_if_exists
 from binlog_format.events.layout import EventType
 from binlog_format.names import folded_name
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -60,6 +60,7 @@ class StatementScope:
     Attributes:
         foreign_keys: Those of all tables, after the statements observed; None: nobody asks for them.
         names: How the server compares names; where it folds them, all names given are folded.
+        existing: Tables that there are.
     """
 
     def __init__(self, *, folds_names: bool | None = None) -> None:
@@ -72,6 +73,7 @@ class StatementScope:
         self._options = KnownOptions()
         self.foreign_keys: ForeignKeys | None = None
         self.names = NameRule(folds_names)
+        self.existing = ExistingTables()
 
     def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
         """Effects of *statement* on tables that are not temporary, in order: `table_changes` with known names."""
@@ -108,6 +110,7 @@ class StatementScope:
             "possible_views": sorted(map(list, self._possible_views)),
             **self._options.to_json(),
             "names": self.names.to_json(),
+            "existing": self.existing.to_json(),
         } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
 
     @classmethod
@@ -123,6 +126,7 @@ class StatementScope:
         scope._possible_views = {TableName(*name) for name in values.get("possible_views", ())}
         scope._options = KnownOptions.from_json(values)
         scope.names = NameRule.from_json(values.get("names", {}))
+        scope.existing = ExistingTables.from_json(values.get("existing", {}))
         if "foreign_keys" in values:
             keys = ForeignKeys.from_json(values["foreign_keys"], ignore_case=bool(scope.names.folds))
             scope.foreign_keys = keys
@@ -144,6 +148,7 @@ class StatementScope:
         self._views = {name.lowered for name in self._views}
         self._possible_views = {name.lowered for name in self._possible_views}
         self._options.fold()
+        self.existing.fold()
         if self.foreign_keys is not None:
             self.foreign_keys.fold()
 
@@ -152,12 +157,14 @@ class StatementScope:
         if is_stated(statement):
             for operation in definition_operations(statement):
                 self._options.learn(operation, statement.server_charset)
+                self.existing.observe(operation, may_be_missing=False)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(operation)
             return
         for effect in self._permanent_operations(statement):
             if not isinstance(effect, RowsChanged):
                 self.names.observe(effect, may_be_missing=has_if_exists(statement.text))
+                self.existing.observe(effect, may_be_missing=has_if_exists(statement.text))
                 self._options.learn(effect, statement.server_charset)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(effect)
@@ -293,16 +300,19 @@ class StatementScope:
             yield DropTables(names)
 
     def _renamed(self, operation: RenameTables | AlterTable) -> Iterator[Operation | RowsChanged]:
-        """The part of *operation* without views that it renames."""
+        """The part of *operation* that renames tables: no views, and nothing where another table is in the way."""
         if isinstance(operation, AlterTable):
             if operation.new_name is None or not self._is_renamed_view(operation.name, operation.new_name):
                 yield operation
             return
         unclear = next((old for old, _ in operation.pairs if old in self._possible_views), None)
+        operation, hindered = self.existing.renamed(operation)
+        names = tuple(name for pair in operation.pairs for name in pair)
         pairs = tuple(pair for pair in operation.pairs if not self._is_renamed_view(*pair))
         if unclear is not None:
-            names = tuple(name for pair in operation.pairs for name in pair)
             yield RowsMoved(names, f"{unclear} is a table, or a view made with IF NOT EXISTS: rows move, or none")
+        elif hindered is not None:
+            yield RowsMoved(names, _hindered(*hindered))
         elif pairs:
             yield RenameTables(pairs)
 
@@ -316,3 +326,10 @@ class StatementScope:
         self._no_views([new])  # a view of that name was dropped where no log has it
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False
+
+
+def _hindered(old: TableName, new: TableName) -> str:
+    return (
+        f"it renames {old} to {new}, which is there, and which no statement has dropped: {old} was a temporary table, "
+        f"or {new} was dropped where no log has it"
+    )

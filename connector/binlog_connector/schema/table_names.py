@@ -120,7 +120,7 @@ class TemporaryTables:
                 return replace(operation, names=left) if left else None
             case RenameTables():
                 pairs = tuple(pair for pair in operation.pairs if not self._renamed(*pair, session))
-                return RenameTables(pairs) if pairs else None
+                return replace(operation, pairs=pairs) if pairs else None
             case AlterTable() if operation.name in names:
                 if operation.new_name is not None:
                     self._renamed(operation.name, operation.new_name, session)
@@ -143,6 +143,87 @@ class TemporaryTables:
         known.remove(old)
         known.add(new)
         return True
+
+
+@dataclass(slots=True)
+class ExistingTables:
+    """Tables that are there, or not, by the statements before; of others nothing is known.
+
+    A RENAME that finds a table in its way changes nothing with IF EXISTS. Without that it fails, and is in no log; but
+    MariaDB logs the RENAME of a temporary table, too, and nothing else of that table.
+    """
+
+    _exist: dict[TableName, bool] = field(default_factory=dict)
+
+    def take_rows(self, names: Iterable[TableName]) -> None:
+        """Names of tables that have rows, before the next statement."""
+        self._exist.update(dict.fromkeys(names, True))
+
+    def renamed(self, rename: RenameTables) -> tuple[RenameTables, tuple[TableName, TableName] | None]:
+        """The part of *rename* that changes names, and a pair of which the table of the new name is in the way."""
+        there, pairs = dict(self._exist), []
+        for old, new in rename.pairs:
+            if old != new and there.get(new):
+                if not rename.if_exists:
+                    return rename, (old, new)
+            elif there.get(old) is not False:
+                pairs.append((old, new))
+                there |= {old: False, new: True}
+        return replace(rename, pairs=tuple(pairs)), None
+
+    def observe(self, operation: Operation, *, may_be_missing: bool) -> None:
+        """Observe the effect of a statement on tables that are not temporary.
+
+        Args:
+            may_be_missing: The statement has IF EXISTS.
+        """
+        match operation:
+            case CreateTable() | CreateSequence():
+                self._exist[operation.name] = True
+            case DropTables():
+                self._exist.update(dict.fromkeys(operation.names, False))
+            case RenameTables():
+                for old, new in operation.pairs:
+                    self._exist |= {old: False, new: True}
+            case AlterTable():
+                self._alter(operation, may_be_missing)
+            case DropDatabase():
+                self._exist |= {name: False for name in self._exist if name.database == operation.database}
+            case CreateView() | DropViews() | NotParsed():
+                self._forget([operation.name] if isinstance(operation, CreateView) else operation.names)
+        if len(self._exist) > _TABLES_MAX:
+            self._exist.clear()
+
+    def fold(self) -> None:
+        """Take names in upper and lower case as the same from now on."""
+        self._exist = {name.lowered: exists for name, exists in self._exist.items()}
+
+    def to_json(self) -> dict[str, list[TableName]]:
+        """All that is known, as plain values; `from_json` reads it."""
+        return {
+            key: sorted(name for name, exists in self._exist.items() if exists is wanted)
+            for key, wanted in (("there", True), ("gone", False))
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ExistingTables:
+        """Read what `to_json` gave; an empty mapping: nothing is known."""
+        known = (("there", True), ("gone", False))
+        return cls({TableName(*name): exists for key, exists in known for name in values.get(key, ())})
+
+    def _alter(self, alter: AlterTable, may_be_missing: bool) -> None:
+        if not may_be_missing:
+            self._exist[alter.name] = True
+        if alter.table_to_partition is not None:
+            self._exist[alter.table_to_partition] = False
+        if alter.partition_to is not None:
+            self._exist[alter.partition_to] = True
+        if alter.new_name is not None and not (may_be_missing and not self._exist.get(alter.name)):
+            self._exist |= {alter.name: False, alter.new_name: True}
+
+    def _forget(self, names: Iterable[TableName]) -> None:
+        for name in list(names) or list(self._exist):
+            self._exist.pop(name, None)
 
 
 def names_unclear(rows: TableName, stated: TableName, what: str = "its columns are defined") -> SchemaError:

@@ -73,6 +73,8 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
     if capitals is not None:
         before.names.state(folds=False)  # wherever in the batch they are
+    written = (name for name, modes in (planning.job_state.written or {}).items() if modes)
+    before.existing.take_rows(name for name in written if name not in planning.job_state.set_aside)
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
     scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)

@@ -320,7 +320,7 @@ class _ComponentRun:
 
     def _rename_work(self, context: StatementContext, change: TableRenamed, target: Target) -> Work | None:
         if context.table.name == change.old:
-            return renamed_away(context, target)
+            return renamed_away(context, target, change)
         origin = origin_of(context, change, self._component.tables.get(change.old))
         if origin is None:
             return begun_empty(context, target)

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
 from binlog_streaming.settings.model import EVIDENCE_AFTER, EVIDENCE_SAMPLE
-from binlog_streaming.tables.row_evidence import RowEvidence
+from binlog_streaming.tables.row_evidence import RowEvidence, rows_of_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -101,18 +101,25 @@ class EvidenceWatch:
 
         Args:
             is_repair: The rows are those of a repair, which is made because the target is wrong.
+
+        Raises:
+            TableError: `CONTRADICTED`: the table was dropped or renamed, and nothing has created it since.
         """
         wanted = self.wanted.by(rule)
         if is_repair:
             self.changed(target.uri)
             return None
+        properties = target.properties()
+        dropped = (properties or {}).get(DROPPED_PROPERTY)
+        if dropped and wanted.kind is not Evidence.OFF:
+            raise rows_of_dropped(commit_id, dropped)
         if target.uri not in self._left:
             known = self.before.get(target.uri)
             # Nobody else has written it since the last batch, or it is looked at anew.
             goes_on = known is not None and known.version is not None and known.version == target.version()
             self._left[target.uri] = known.left if known is not None and goes_on else wanted.after
         left = self._left[target.uri] = min(self._left[target.uri], wanted.after)
-        evidence = _evidence(rule, wanted, left, commit_id, target.properties())
+        evidence = _evidence(rule, wanted, left, commit_id, properties)
         if evidence is not None and self.compares_all:
             evidence.rows = None
         return evidence

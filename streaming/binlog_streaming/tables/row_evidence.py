@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.lake.row_values import DifferentRow
     from binlog_streaming.modes.partial.documents import DocumentError
@@ -268,6 +269,19 @@ def contradicted_by_step(
         f"{kind_before} at {place_before}, left {left}{more}",
         hint="What changed the table in between is not in this log (a filter of the server such as binlog_do_db, a "
         "session with sql_log_bin = 0), and nothing of the step was written. " + _WAY_BACK.format(_command(images)),
+    )
+
+
+def rows_of_dropped(commit_id: CommitId, dropped: str) -> TableError:
+    """The error for rows of a table that is gone. *dropped*: where, as its target records it."""
+    table = commit_id.source_table
+    return TableError(
+        "CONTRADICTED",
+        f"{table}: the log has rows of it, the last at {commit_id.last_change}, but it has been gone since {dropped}, "
+        "and no statement created it again",
+        hint="A temporary table of this name was renamed (MariaDB logs that as it logs any RENAME), or the table was "
+        "created where no log has it (sql_log_bin = 0, a filter of the server). If it was renamed, its new name has "
+        "its rows, and needs a snapshot, too. " + _WAY_BACK.format(snapshot_command(TableName.parse(table))),
     )
 
 

@@ -64,6 +64,44 @@ def test_statements_about_a_temporary_table_do_nothing_to_the_other_one() -> Non
     assert scope.changes(statement("DROP TABLE t")) == [TableDropped(T)]
 
 
+@pytest.mark.parametrize(
+    ("before", "rename", "after"),
+    [
+        # Nothing is called `no`, and `t` is in the way.
+        (("CREATE TABLE t (a INT)",), "RENAME TABLE IF EXISTS no TO t", []),
+        (("CREATE TABLE u (a INT)", "RENAME TABLE u TO t"), "RENAME TABLE IF EXISTS no TO t", []),
+        (("ALTER TABLE t ADD b INT",), "RENAME TABLE IF EXISTS no TO t, u TO v", [("u", "v")]),
+        (("CREATE TABLE t (a INT)", "DROP TABLE t"), "RENAME TABLE IF EXISTS no TO t", [("no", "t")]),
+        (("CREATE TABLE t (a INT)", "DROP DATABASE shop"), "RENAME TABLE IF EXISTS no TO t", [("no", "t")]),
+        (("ALTER TABLE IF EXISTS t ADD b INT",), "RENAME TABLE IF EXISTS no TO t", [("no", "t")]),
+        # A temporary table had the name of one that was dropped.
+        (("CREATE TABLE t (a INT)", "DROP TABLE t"), "RENAME TABLE t TO u", []),
+        (("CREATE TABLE t (a INT)", "RENAME TABLE t TO u"), "RENAME TABLE t TO v", []),
+        # Names change places.
+        (("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"), "RENAME TABLE t TO v, u TO t", [("t", "v"), ("u", "t")]),
+        (("CREATE TABLE t (a INT)",), "RENAME TABLE t TO t", [("t", "t")]),
+    ],
+)
+def test_a_rename_changes_no_name_that_it_cannot_change(
+    before: tuple[str, ...], rename: str, after: list[tuple[str, str]]
+) -> None:
+    scope = StatementScope()
+    for text in before:
+        scope.changes(statement(text))
+        scope = StatementScope.from_json(json.loads(json.dumps(scope.to_json())))
+    renamed = [TableRenamed(TableName("shop", old), TableName("shop", new)) for old, new in after]
+    assert scope.changes(statement(rename)) == renamed
+
+
+def test_a_rename_to_the_name_of_a_table_that_is_there_is_not_clear() -> None:
+    scope = StatementScope()
+    scope.existing.take_rows([U])  # it is older than the log
+    found = scope.changes(statement("RENAME TABLE t TO u"))
+    assert [change.names for change in found if isinstance(change, RowsMoved)] == [(T, U)]
+    scope.changes(statement("DROP TABLE u"))
+    assert scope.changes(statement("RENAME TABLE t TO u")) == [TableRenamed(T, U)]
+
+
 def test_changes_without_a_temporary_table_are_those_of_the_statement() -> None:
     scope = StatementScope()
     assert scope.changes(statement("DELETE FROM t")) == [TableTruncated(T)]

@@ -245,6 +245,7 @@ class Alterations:
         texts = (
             f"DROP TABLE {name}, nosuch",
             f"RENAME TABLE {name} TO moved, nosuch TO other",
+            f"RENAME TABLE IF EXISTS nosuch TO {name}",
             f"ALTER TABLE {name} ADD COLUMN `{column}` INT",
             f"ALTER TABLE {name} ADD COLUMN z1 INT, DROP COLUMN nosuch",
             f"CREATE TABLE {name} (id INT)",
@@ -260,7 +261,14 @@ class Alterations:
 
     def _flush(self) -> None:
         self._life.do(
-            self._chance.choice(("FLUSH BINARY LOGS", "ANALYZE TABLE t1", "CREATE TEMPORARY TABLE tmp_ (id INT)"))
+            self._chance.choice(
+                (
+                    "FLUSH BINARY LOGS",
+                    "ANALYZE TABLE t1",
+                    "CREATE TEMPORARY TABLE tmp_ (id INT)",
+                    "RENAME TABLE tmp_ TO tmp2_",
+                )
+            )
         )
 
     # --- parts of statements -------------------------------------------------------------------------------------

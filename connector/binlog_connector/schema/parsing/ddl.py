@@ -336,7 +336,7 @@ def _dropped_names(reader: TokenReader, session: StatementSession) -> tuple[Tabl
 
 
 def _rename(reader: TokenReader, session: StatementSession) -> RenameTables:
-    accept_if_exists(reader)
+    if_exists = accept_if_exists(reader)
     pairs = []
     while True:
         old = table_name(reader, session)
@@ -348,7 +348,7 @@ def _rename(reader: TokenReader, session: StatementSession) -> RenameTables:
             raise reader.error("TO expected")
         pairs.append((old, table_name(reader, session)))
         if not reader.accept_symbol(","):
-            return RenameTables(tuple(pairs))
+            return RenameTables(tuple(pairs), if_exists)
 
 
 def _not_parsed(text: str, error: DdlSyntaxError, session: StatementSession) -> NotParsed:

@@ -349,10 +349,11 @@ def _with_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, map(marked, rows))
 
 
-def renamed_away(context: StatementContext, target: Target) -> Work | None:
+def renamed_away(context: StatementContext, target: Target, change: TableRenamed) -> Work | None:
     """Effect on a target whose source table has another name now."""
     properties = target.properties()
     if properties is None or context.mode is Mode.CHANGELOG or context.table.name in context.step.overwritten:
         return None
     applies = context.table.is_aside or context.table.rule.on_drop is OnStatement.APPLY
-    return Work(context.remove_all_rows if applies else None, held_keys(properties), context.dropped)
+    recorded = {DROPPED_PROPERTY: f"{context.place}, when it was renamed to {change.new}"}
+    return Work(context.remove_all_rows if applies else None, held_keys(properties), recorded)

@@ -17,7 +17,13 @@ from binlog_connector.schema.snapshot_marks import (
     SnapshotEnded,
     TableProved,
 )
-from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY, VERIFIED_PROPERTY
+from binlog_streaming.lake.commit_id import (
+    DROPPED_PROPERTY,
+    QUERY_PROPERTY,
+    SET_ASIDE_PROPERTY,
+    SNAPSHOT_PROPERTY,
+    VERIFIED_PROPERTY,
+)
 from binlog_streaming.settings import Mode
 from binlog_streaming.tables.statements.work import Work, created_work, held_keys, logged_removal, work_of
 
@@ -52,7 +58,7 @@ def _begun(context: StatementContext, target: Target, begun: SnapshotBegun) -> W
     work: Work | None
     if properties is not None and begun.empties and context.mode is Mode.CHANGELOG:
         work = Work(logged_removal(context, "truncate"), held_keys(properties))
-    elif properties is None or begun.empties:
+    elif properties is None or begun.empties or properties.get(DROPPED_PROPERTY):
         work = created_work(context, target, begun.created)
     else:
         work = Work(None, held_keys(properties))

@@ -160,11 +160,6 @@ class StatementContext:
         position, event_no = self.step.place
         return f"{position}:{event_no}"
 
-    @property
-    def dropped(self) -> dict[str, str]:
-        """Properties of a target whose source table is gone."""
-        return {DROPPED_PROPERTY: self.place}
-
 
 def work_of(context: StatementContext, target: Target) -> Work | None:
     """Work of a statement (no RENAME) on a target; None: nothing.
@@ -188,13 +183,16 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         return _removal_of_partitions(context, change, properties)
     if isinstance(change, TableAltered):
         return _altered(context, target, change, properties)
-    if isinstance(change, UnsupportedChange) and context.table.rule.unknown_values is UnknownValues.FAIL:
-        raise SchemaError(
-            "DDL_NOT_PARSED",
-            f"{context.table.name}: {change.reason}",
-            hint='Its effect on existing rows is not known. Set unknown_values = "null" for this table to go '
-            "on with what follows in the log, or leave the table out (option source.excludeTables)",
-        )
+    if isinstance(change, UnsupportedChange):
+        if context.table.rule.unknown_values is UnknownValues.FAIL:
+            raise SchemaError(
+                "DDL_NOT_PARSED",
+                f"{context.table.name}: {change.reason}",
+                hint='Its effect on existing rows is not known. Set unknown_values = "null" for this table to go '
+                "on with what follows in the log, or leave the table out (option source.excludeTables)",
+            )
+        if properties.get(DROPPED_PROPERTY):  # it may have created the table again
+            return Work(None, held_keys(properties), {DROPPED_PROPERTY: ""})
     return None
 
 
@@ -220,7 +218,7 @@ def _removal_of_all(
     is_drop = change_type == "drop"
     if context.mode is Mode.CHANGELOG:
         return Work(logged_removal(context, change_type), keys) if wanted is OnStatement.APPLY else None
-    recorded = context.dropped if is_drop else {}
+    recorded = {DROPPED_PROPERTY: context.place} if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
     return Work(context.remove_all_rows if applies else None, keys, recorded) if applies or recorded else None
 

@@ -123,6 +123,20 @@ def emptied(writer: ShopLog) -> None:
     writer.insert(ORDERS, (1, "x"))
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("gone", ["DROP TABLE orders", "RENAME TABLE orders TO others"])
+def test_rows_of_a_table_that_is_gone_contradict_that(tmp_path: Path, rule: str, gone: str) -> None:
+    """MariaDB logs the RENAME of a temporary table, and does not say so."""
+    log(tmp_path, begin)
+    log(tmp_path, lambda log: log.statement(gone), first=100)
+    assert run(job(tmp_path, **RULES[rule])) == 1
+    log(tmp_path, lambda log: log.insert(ORDERS, (5, "x")), first=200)
+    with pytest.raises(TableError, match=r"CONTRADICTED\] shop\.orders: .* it has been gone since") as caught:
+        run(job(tmp_path, **RULES[rule]))
+    assert ("renamed to shop.others" in str(caught.value)) is gone.startswith("RENAME")
+    assert run(job(tmp_path, evidence=Evidence.OFF, **RULES[rule])) == 1
+
+
 RIGHT: dict[str, Story] = {
     "comes again": lambda log: log.insert(ORDERS, (3, "again")),
     "comes, changes, goes, comes": comes_and_goes,
