@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
-from binlog_format.names import folded_name
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 
 # msgspec looks the types up
@@ -130,6 +130,7 @@ class ColumnDefinition:
             self.default,
             self.generated,
             self.comment,
+            nullable=self.nullable or not self.knows("nullable"),
         )
 
 
@@ -240,7 +241,16 @@ class TableDefinition:
     def completion(self) -> LayoutCompletion:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
-        columns = tuple(replace(column.completion(), sources=self._sources(column)) for column in self.columns)
+        in_key = folded_names(self.primary_key)
+        completions = ((column, column.completion()) for column in self.columns)
+        columns = tuple(
+            replace(
+                known,
+                sources=self._sources(column),
+                nullable=known.nullable and folded_name(column.name) not in in_key,
+            )
+            for column, known in completions
+        )
         return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self._may_be_hashed, self.keys)))
 
     def _sources(self, column: ColumnDefinition) -> tuple[str, ...] | None:

@@ -20,7 +20,13 @@ from binlog_connector.schema.definitions import (
 )
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.names import folded_name
-from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
+from binlog_format.rows.declared.completion import (
+    ColumnCompletion,
+    LayoutCompletion,
+    apply_completion,
+    contradiction,
+    may_be_joined,
+)
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import RowEnds, possible_row_ends
@@ -114,7 +120,7 @@ def merged_definition(layout: TableLayout, definition: TableDefinition | None) -
             columns.append(own)
             is_whole = False
         else:
-            columns.append(_merged_column(own, other))
+            columns.append(_merged_column(own, other, joined=may_be_joined(layout)))
     if not is_whole and not layout.has_names:
         return logged
     keys = definition.keys if is_whole else logged.keys
@@ -122,9 +128,9 @@ def merged_definition(layout: TableLayout, definition: TableDefinition | None) -
     return replace(definition, name=logged.name, columns=tuple(columns), keys=keys, unknown=unknown)
 
 
-def _merged_column(own: ColumnDefinition, other: ColumnDefinition) -> ColumnDefinition:
+def _merged_column(own: ColumnDefinition, other: ColumnDefinition, *, joined: bool) -> ColumnDefinition:
     unknown = set(other.unknown - {"nullable"})
-    values: dict[str, object] = {"nullable": own.nullable}
+    values: dict[str, object] = {"nullable": own.nullable and (other.completion().nullable or not joined)}
     for name in ("unsigned", "charset", "enum_values"):
         value = getattr(own, name)
         if value is not None:
@@ -244,6 +250,7 @@ def leaves_open(layout: TableLayout) -> bool:
     return (
         bool(layout.hidden)
         or not layout.has_names
+        or layout.joined
         or any(
             column.type in OLD_TEMPORAL_TYPES
             or (column.type in NUMERIC_TYPES and column.unsigned is None)

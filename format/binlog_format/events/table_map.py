@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, UnsupportedError
@@ -88,6 +88,8 @@ class TableLayout:
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
         logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
         hidden: Columns after these that row events have and no statement knows (`table_map_layout.declared_count`).
+        joined: The statement joined the table as the inner side of an outer join: then the table map marks all columns
+            as NULL-able, whatever they are (sql/table.h: `maybe_null`). Told by a primary key that is marked so.
     """
 
     database: str
@@ -101,6 +103,7 @@ class TableLayout:
     problem: BinlogError | None = field(default=None, compare=False)
     logged: TableLayout | None = None
     hidden: tuple[Column, ...] = ()
+    joined: bool = False
 
     @property
     def has_names(self) -> bool:
@@ -209,8 +212,15 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB, server_versio
         for index, (type_, metadata) in enumerate(types)
     )
     shown = declared_count(columns) if vendor is Vendor.MARIADB else len(columns)
+    key = details.primary_key
+    joined = any(columns[index].nullable for index in key)
+    if joined:
+        columns = tuple(
+            replace(column, nullable=False) if index in key else column for index, column in enumerate(columns)
+        )
+    hidden = columns[shown:]
     return TableLayout(
-        database, table, columns[:shown], details.primary_key, _digest(event), event, vendor, hidden=columns[shown:]
+        database, table, columns[:shown], key, _digest(event), event, vendor, hidden=hidden, joined=joined
     )
 
 

@@ -81,6 +81,11 @@ def _ddl(seqno: int, text: str) -> list[bytes]:
 @settings(max_examples=examples(40))
 def test_messages_are_those_of_json(groups: list[Any], key: tuple[int, ...], metadata: bool) -> None:
     options = EnvelopeOptions("shop", transaction_metadata=metadata)
+    if 1 in key:  # no column of a key can be NULL
+        groups = [
+            [(table, (kind, *(row and (row[0], row[1] or "") for row in rows))) for table, (kind, *rows) in changes]
+            for changes in groups
+        ]
     block = plain_block([group_events(changes, number, key=key) for number, changes in enumerate(groups)])
     with SchemaRegistryServer() as server:
         assert avro_messages(server, [block], options) == messages([block], options)

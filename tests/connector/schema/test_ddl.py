@@ -342,6 +342,31 @@ def test_types_that_only_one_server_has_stop_nothing() -> None:
     assert columns(catalog) == ["a inet6", "b uuid", "c vector(3)", "d something_new(3,4)"]
 
 
+@pytest.mark.parametrize("column", ["b INT AUTO_INCREMENT UNIQUE", "b INT NULL AUTO_INCREMENT, UNIQUE (b)"])
+def test_a_numbered_column_cannot_be_null(column: str) -> None:
+    definition = after(f"CREATE TABLE t (a INT, {column})").tables[TableName("shop", "t")]
+    assert isinstance(definition, TableDefinition)
+    assert definition.row_key == ("b",)
+
+
+def test_a_number_of_zero_is_none() -> None:
+    catalog = after("CREATE TABLE t (a BIT(0), b INT(0), c DOUBLE(0,0), d DECIMAL(0), e YEAR(0), f TIME(0), g CHAR(0))")
+    assert columns(catalog) == ["a bit(1)", "b int", "c double", "d decimal(10,0)", "e year", "f time", "g char(0)"]
+
+
+@pytest.mark.parametrize(
+    "key", ["VECTOR (c)", "VECTOR KEY (c)", "VECTOR v (c)", "VECTOR `v` (`c`)", "VECTOR v (`c`) M=4"]
+)
+def test_a_key_of_vectors_is_no_column(key: str) -> None:
+    assert columns(after(f"CREATE TABLE t (c VECTOR(3) NOT NULL, {key})")) == ["c vector(3)"]
+
+
+@pytest.mark.parametrize("kind", ["int", "varchar(10)", "enum", "vector(3)", "decimal(10,2)"])
+def test_a_column_may_be_called_vector(kind: str) -> None:
+    written = kind.replace("enum", "enum('a')")
+    assert columns(after(f"CREATE TABLE t (a INT, vector {written})")) == ["a int", f"vector {kind}"]
+
+
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [

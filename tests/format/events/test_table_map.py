@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -290,3 +291,12 @@ def test_any_damage_gives_a_layout_or_a_named_error(data: st.DataObject) -> None
         parse_table_map(bytes(content))
     except BinlogError as error:
         assert error.subclass in ("BAD_EVENT", "COLUMN_TYPE")  # noqa: PT017
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_column_of_the_primary_key_cannot_be_null_whatever_an_outer_join_marks(nullable: bool) -> None:
+    """Of the inner side of an outer join the server marks each column as NULL-able."""
+    columns = [replace(column, nullable=nullable) for column in (INT, TEXT, INT)]
+    layout = parse_table_map(table_map(columns, key=[2]))
+    assert layout.joined is nullable
+    assert [column.nullable for column in layout.columns] == [nullable, nullable, False]

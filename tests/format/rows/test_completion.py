@@ -53,6 +53,20 @@ def test_completion_says_what_the_table_map_leaves_open() -> None:
     assert layout.has_names
 
 
+def test_marks_of_an_outer_join_are_no_contradiction() -> None:
+    """The table map of the inner side marks all columns as NULL-able, those of the key too."""
+    columns = tuple(replace(column, nullable=True) for column in LAYOUT.columns)
+    number, *others, uuid = COMPLETION.columns
+    said = replace(COMPLETION, columns=(replace(number, nullable=False), *others, replace(uuid, nullable=False)))
+    layout = apply_completion(replace(LAYOUT, columns=columns), said.to_json())
+    assert [column.nullable for column in layout.columns] == [False, True, True, False]
+    assert layout.primary_key == (0, 3)
+    # Not all of them are marked: the definition is not true any more.
+    columns = (columns[0], replace(columns[1], nullable=False), *columns[2:])
+    layout = apply_completion(replace(LAYOUT, columns=columns), said.to_json())
+    assert [column.nullable for column in layout.columns] == [True, False, True, True]
+
+
 def test_table_map_wins_where_it_says_something() -> None:
     columns = list(LAYOUT.columns)
     columns[0] = replace(columns[0], name="Id", unsigned=True)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tests.judge.histories.model import Column, Table
 
 IDS = 15
+OUTER = "(SELECT 1 AS one_) AS outer_"
 TRANSACTIONS = (
     ((), ("",), ()),
     (("BEGIN",), ("", ""), ("COMMIT",)),
@@ -56,8 +57,11 @@ class Changes:
         name, table = self._life.some_table()
         if not table.writable:
             return
-        action = self._chance.choices(("insert", "replace", "update", "delete", "key"), (8, 2, 7, 3, 1))[0]
-        if action == "insert":
+        kinds = ("insert", "replace", "update", "delete", "key", "joined")
+        action = self._chance.choices(kinds, (8, 2, 7, 3, 1, 2))[0]
+        if action == "joined":
+            self._joined(name, table)
+        elif action == "insert":
             self.insert(name, table)
         elif action == "replace":
             self.insert(name, table, verb="REPLACE INTO")
@@ -68,6 +72,15 @@ class Changes:
             column = self._chance.choice(columns)
             text = f"UPDATE {name} SET `{column.name}` = {self._value(column, table)} WHERE {self._condition(table)}"
             self._life.do(text + self._limit(table), "update")
+
+    def _joined(self, name: str, table: Table) -> None:
+        """A change of the inner side of an outer join."""
+        join = f"{OUTER} LEFT JOIN {name} AS inner_ ON {self._condition(table)}"
+        if self._chance.random() < 0.3:
+            self._life.do(f"DELETE inner_ FROM {join}", "delete")
+        else:
+            column = self._chance.choice(table.writable)
+            self._life.do(f"UPDATE {join} SET inner_.`{column.name}` = {self._value(column, table)}", "update")
 
     def _value(self, column: Column, table: Table) -> str:
         if column.name in (*table.key, "pid") and column.base in ("int", "bigint", "smallint"):

@@ -33,6 +33,7 @@ from binlog_connector.schema.effects.conversion import (
     by_distinct,
     widened,
 )
+from binlog_format.rows.declared.declared_types import GEOMETRIES
 from binlog_format.rows.values.special_types import address_texts
 from binlog_format.vendor import MYSQL_WHOLE_DOUBLES_SINCE, Vendor
 
@@ -71,6 +72,8 @@ def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
         return labels.label_effect(old, new, how)
     if before == after and _is_equal(old, new):
         return SAME
+    if {before, after} <= GEOMETRIES:
+        return SAME  # servers refuse a value of another kind, or take it as it is
     if kinds[1] is not None:
         return _into_text(old, new, how, is_binary=kinds[1] == "binary")
     if kinds[0] is not None:

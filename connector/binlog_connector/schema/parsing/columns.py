@@ -124,6 +124,8 @@ def parse_column(reader: TokenReader, name: str, session: StatementSession) -> P
     spec = _parse_type(reader, name, session)
     while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)
+    if spec.default == AUTO_INCREMENT:
+        return replace(spec, nullable=False)  # whatever the statement says
     if spec.default is not None and spec.type in TIME_TYPES:
         spec = replace(
             spec, default=held_time(spec.default, spec.type, spec.numbers[0] if spec.numbers else 0, session)
@@ -366,8 +368,8 @@ def _fitted(name: str, numbers: tuple[int, ...], charset: str | None) -> tuple[s
         return name, (precision or 10, scale)
     if name in ("char", "binary", "bit"):
         numbers = numbers or (1,)
-    if name in ("time", "datetime", "timestamp") and numbers == (0,):
-        return name, ()
+    if numbers[:1] == (0,) and (name == "bit" or name in TIME_TYPES or is_numeric(name)):
+        return name, (1,) if name == "bit" else ()  # as if no number was given
     if not numbers:
         return name, numbers
     wide = character_size(charset or BINARY)

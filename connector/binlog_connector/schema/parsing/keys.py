@@ -24,9 +24,14 @@ def accept_if_exists(reader: TokenReader) -> bool:
 
 def at_key(reader: TokenReader) -> bool:
     """True if a key or a constraint comes next, and no column."""
-    if reader.at("VECTOR", "INDEX") or reader.at("VECTOR", "KEY"):
+    return _at_vector_key(reader) if reader.at("VECTOR") else reader.peek().word in _KEY_WORDS
+
+
+def _at_vector_key(reader: TokenReader) -> bool:
+    # MariaDB has such keys; of MySQL this may be a column of that name, whose type has a number or a text in brackets.
+    if reader.peek(1).word in ("INDEX", "KEY") or reader.peek(1).text == "(":
         return True
-    return reader.peek().word in _KEY_WORDS
+    return reader.peek(2).text == "(" and reader.peek(3).kind in (TokenKind.WORD, TokenKind.QUOTED)
 
 
 def parse_key(reader: TokenReader, session: StatementSession) -> KeySpec | ForeignKey | None:

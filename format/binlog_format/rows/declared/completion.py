@@ -19,7 +19,7 @@ from binlog_format.rows.declared.declared_types import DeclaredDefault, Generate
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from binlog_format.block import Block
 
@@ -43,6 +43,7 @@ class ColumnCompletion:
         generated: It is computed from other columns.
         comment: COMMENT; empty: none, or nothing is known of the column but its name.
         sources: Of a VIRTUAL column: names of the logged columns of which it is computed; None: not known.
+        nullable: False: it cannot be NULL.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ColumnCompletion:
     generated: Generated | None = None
     comment: str = ""
     sources: tuple[str, ...] | None = None
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class LayoutCompletion:
                 entry["comment"] = column.comment
             if column.sources is not None:
                 entry["sources"] = column.sources
+            if not column.nullable:
+                entry["nullable"] = False
             columns.append(entry)
         content: dict[str, object] = {"columns": columns, "keys": self.keys}
         if self.hashes:
@@ -114,6 +118,7 @@ class LayoutCompletion:
                     Generated(entry["generated"]) if "generated" in entry else None,
                     entry.get("comment", ""),
                     tuple(entry["sources"]) if "sources" in entry else None,
+                    entry.get("nullable", True),
                 )
                 for entry in content["columns"]
             )
@@ -177,9 +182,11 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
                 f"log: {_both_lists(layout, completion)}",
                 hint=_HINT if is_given else _DDL_HINT,
             )
+    joined = may_be_joined(layout)
     columns = tuple(
         replace(
             column,
+            nullable=column.nullable and (schema_column.nullable or not joined),
             name=schema_column.name if column.name is None else column.name,
             unsigned=schema_column.unsigned if column.unsigned is None else column.unsigned,
             charset=schema_column.charset if column.charset is None else column.charset,
@@ -192,7 +199,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     return replace(
         layout,
         columns=columns,
-        primary_key=layout.primary_key or _primary_key(layout, completion),
+        primary_key=layout.primary_key or _primary_key(columns, completion),
         digest=hashlib.sha256(content).hexdigest()[:16],
         completion=text,
     )
@@ -232,9 +239,14 @@ def contradiction(layout: TableLayout, column: Column, schema_column: ColumnComp
     return None
 
 
-def _primary_key(layout: TableLayout, completion: LayoutCompletion) -> tuple[int, ...]:
+def may_be_joined(layout: TableLayout) -> bool:
+    """True if columns that are marked as NULL-able may not be so: see `TableLayout.joined`."""
+    return layout.joined or all(column.nullable for column in (*layout.columns, *layout.hidden))
+
+
+def _primary_key(columns: Sequence[Column], completion: LayoutCompletion) -> tuple[int, ...]:
     for key in completion.keys:
-        if not any(layout.columns[column].nullable for column in key):
+        if not any(columns[column].nullable for column in key):
             return key
     return ()
 

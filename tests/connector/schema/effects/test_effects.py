@@ -74,6 +74,8 @@ SAME = [
     ("DECIMAL(10,2)", "DECIMAL(12,4)"),
     ("INT NULL", "INT NOT NULL"),
     ("FLOAT", "DOUBLE"),
+    ("POINT", "GEOMETRY"),
+    ("GEOMETRY", "LINESTRING"),  # servers have refused others, or took them as they are
 ]
 
 
