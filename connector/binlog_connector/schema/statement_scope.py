@@ -330,6 +330,6 @@ class StatementScope:
 
 def _hindered(old: TableName, new: TableName) -> str:
     return (
-        f"it renames {old} to {new}, which is there, and which no statement has dropped: {old} was a temporary table, "
-        f"or {new} was dropped where no log has it"
+        f"it renames {old} to {new}, but by the statements before {new} is there already, or {old} is gone: a "
+        "temporary table was renamed, or a statement about one of them is not in the log"
     )

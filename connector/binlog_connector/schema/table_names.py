@@ -160,13 +160,15 @@ class ExistingTables:
         self._exist.update(dict.fromkeys(names, True))
 
     def renamed(self, rename: RenameTables) -> tuple[RenameTables, tuple[TableName, TableName] | None]:
-        """The part of *rename* that changes names, and a pair of which the table of the new name is in the way."""
-        there, pairs = dict(self._exist), []
+        """The part of *rename* that changes names, and a pair that the pairs before do not admit."""
+        there = dict(self._exist)
+        pairs: list[tuple[TableName, TableName]] = []
         for old, new in rename.pairs:
-            if old != new and there.get(new):
-                if not rename.if_exists:
-                    return rename, (old, new)
-            elif there.get(old) is not False:
+            taken = old != new and there.get(new)
+            twice = there.get(old) is False and old in (earlier for earlier, _ in pairs)
+            if (taken or twice) and not rename.if_exists:
+                return rename, (old, new)
+            if not taken and there.get(old) is not False:
                 pairs.append((old, new))
                 there |= {old: False, new: True}
         return replace(rename, pairs=tuple(pairs)), None

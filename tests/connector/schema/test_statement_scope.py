@@ -93,6 +93,12 @@ def test_a_rename_changes_no_name_that_it_cannot_change(
     assert scope.changes(statement(rename)) == renamed
 
 
+def test_a_rename_of_a_temporary_table_and_of_the_one_that_it_hid_is_not_clear() -> None:
+    (found,) = StatementScope().changes(statement("RENAME TABLE t TO v, t TO u"))
+    assert isinstance(found, RowsMoved)
+    assert found.names == (T, TableName("shop", "v"), T, U)
+
+
 def test_a_rename_to_the_name_of_a_table_that_is_there_is_not_clear() -> None:
     scope = StatementScope()
     scope.existing.take_rows([U])  # it is older than the log
