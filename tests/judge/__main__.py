@@ -37,6 +37,7 @@ from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Judged, Round, replayed
 from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
+from tests.judge.topics import TOPIC
 from tests.judge.verdicts import judge
 from tests.servers import fetched_servers
 
@@ -161,7 +162,8 @@ class Judging:
             if short is None:
                 print(f"  not by itself: {verdict.why[-500:]}", flush=True)
                 continue
-            again = replayed(server, work, [done.text for done in short.history.done], short.choices)
+            texts = [done.text for done in short.history.done]
+            again = replayed(server, work, texts, short.choices, topics=table.startswith(TOPIC))
             name = f"{server.installed.vendor.lower()}_{failed.history.seed.replace('/', '_').replace('-', '_')}"
             folder = write_case(self._into, name, server, again, failed.history.seed)
             print((folder / "statements.sql").read_text() + (folder / "note.txt").read_text(), flush=True)

@@ -134,8 +134,14 @@ class Round:
         return begun
 
 
-def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices: Choices | None = None) -> Judged:
-    """The verdicts about a history of some statements, which may fail."""
+def replayed(
+    server: LiveServer, work: Path, statements: Sequence[str], choices: Choices | None = None, *, topics: bool = True
+) -> Judged:
+    """The verdicts about a history of some statements, which may fail.
+
+    Args:
+        topics: They are judged, too; the server's log ends with a DELETE of all rows then.
+    """
     choices = choices or Choices()
     server.forget()
     history = History(1, "")
@@ -148,7 +154,8 @@ def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices:
                 if statement == JOB_RUNS:
                     begun = run_once(run.job())
             session.keep_tables()
-        verdicts = judge(run, [history], begun) | TopicsJudge(server, work).judge([history])
+        verdicts = judge(run, [history], begun)
+        verdicts |= TopicsJudge(server, work).judge([history]) if topics else {}
     return Judged(history, verdicts, choices)
 
 

@@ -344,9 +344,19 @@ def test_types_that_only_one_server_has_stop_nothing() -> None:
 
 @pytest.mark.parametrize("column", ["b INT AUTO_INCREMENT UNIQUE", "b INT NULL AUTO_INCREMENT, UNIQUE (b)"])
 def test_a_numbered_column_cannot_be_null(column: str) -> None:
-    definition = after(f"CREATE TABLE t (a INT, {column})").tables[TableName("shop", "t")]
-    assert isinstance(definition, TableDefinition)
-    assert definition.row_key == ("b",)
+    assert table(after(f"CREATE TABLE t (a INT, {column})")).row_key == ("b",)
+
+
+def test_a_type_may_name_the_mode_that_it_is_read_in() -> None:
+    text = (
+        "CREATE TABLE t (a DATE, b mariadb_schema.date, c oracle_schema.DATE, d mariadb_schema.varchar(9) DEFAULT '.')"
+    )
+    both = [
+        columns(after(text, session=StatementSession("shop", mode, vendor=Vendor.MARIADB, server_version=101100)))
+        for mode in (0, MODE_ORACLE)
+    ]
+    assert both[0] == ["a date", "b date", "c datetime", "d varchar(9)"]
+    assert both[1] == ["a datetime", *both[0][1:]]
 
 
 def test_a_number_of_zero_is_none() -> None:

@@ -15,7 +15,7 @@ from binlog_connector.schema.parsing.defaults import (
     held_time,
     parse_default,
 )
-from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_REAL_AS_FLOAT, TokenKind
+from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
 from binlog_connector.schema.parsing.session import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_format.events.charsets import can_hold
 from binlog_format.names import folded_name
@@ -54,6 +54,9 @@ _ALIASES = {
     "long": "mediumtext",
 }
 _NATIONAL_TYPES = frozenset({"nchar", "nvarchar"})
+# MariaDB: `mariadb_schema.date` is that type whatever the session's mode is (sql/sql_schema.cc); what a server writes
+# in a mode that changes types has it.
+_TYPE_SCHEMAS = {"mariadb_schema": 0, "oracle_schema": MODE_ORACLE, "maxdb_schema": MODE_MAXDB}
 CHARACTER_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _BINARY_OF = {
     "char": "binary",
@@ -149,6 +152,9 @@ def _parse_type(reader: TokenReader, name: str, session: StatementSession) -> Pa
     word = reader.name().lower()
     if token.kind is not TokenKind.WORD:
         raise reader.error(f"the type of column {name!r} expected before this")
+    if word in _TYPE_SCHEMAS and reader.accept_symbol("."):
+        word = reader.name().lower()
+        session = replace(session, sql_mode=_TYPE_SCHEMAS[token.text.lower()])
     if word == "serial":
         return ParsedColumn(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
     if word in ("bool", "boolean"):

@@ -127,6 +127,6 @@ def _say_end(replay: Replay, result: ReplayResult, output: Output) -> None:
         return
     behind = ", ".join(f"{table.name} (set aside at {table.gtid or table.position})" for table in stopped)
     end = record.last or "the end of the log"
-    say(f"{count_text(result.targets, 'target')} at {end}{behind and f'; not there: {behind}'}")
+    say(f"{count_text(result.targets, 'target')} at {end}" + (f"; not there: {behind}" if behind else ""))
     if record.hand_over:
         say(f"{replay.request.job.name} goes on from there: binlog-stream run")
