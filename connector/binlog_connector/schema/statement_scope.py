@@ -126,16 +126,17 @@ class StatementScope:
         scope._possible_views = {TableName(*name) for name in values.get("possible_views", ())}
         scope._options = KnownOptions.from_json(values)
         scope.names = NameRule.from_json(values.get("names", {}))
-        scope.existing = ExistingTables.from_json(values.get("existing", {}))
+        scope.existing = ExistingTables.from_json(values.get("existing", ()))
         if "foreign_keys" in values:
             keys = ForeignKeys.from_json(values["foreign_keys"], ignore_case=bool(scope.names.folds))
             scope.foreign_keys = keys
         return scope
 
     def take_older(self, older: StatementScope) -> None:
-        """Add facts about tables from statements before the first observed one: foreign keys, options."""
+        """Add facts about tables from statements before the first observed one: foreign keys, options, names."""
         self.foreign_keys = older.foreign_keys
         self._options.take_older(older._options)
+        self.existing.take_older(older.existing)
         if self.names.folds:
             self.fold_names()
 

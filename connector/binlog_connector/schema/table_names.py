@@ -156,8 +156,8 @@ class ExistingTables:
     _exist: dict[TableName, bool] = field(default_factory=dict)
 
     def take_rows(self, names: Iterable[TableName]) -> None:
-        """Names of tables that have rows, before the next statement."""
-        self._exist.update(dict.fromkeys(names, True))
+        """Names of tables that had rows before the next statement; what statements tell of them counts more."""
+        self._exist = dict.fromkeys(names, True) | self._exist
 
     def renamed(self, rename: RenameTables) -> tuple[RenameTables, tuple[TableName, TableName] | None]:
         """The part of *rename* that changes names, and a pair that the pairs before do not admit."""
@@ -200,18 +200,18 @@ class ExistingTables:
         """Take names in upper and lower case as the same from now on."""
         self._exist = {name.lowered: exists for name, exists in self._exist.items()}
 
-    def to_json(self) -> dict[str, list[TableName]]:
+    def take_older(self, older: ExistingTables) -> None:
+        """Add what statements before the first observed one tell."""
+        self._exist = older._exist | self._exist
+
+    def to_json(self) -> list[tuple[str, str, bool]]:
         """All that is known, as plain values; `from_json` reads it."""
-        return {
-            key: sorted(name for name, exists in self._exist.items() if exists is wanted)
-            for key, wanted in (("there", True), ("gone", False))
-        }
+        return sorted((*name, exists) for name, exists in self._exist.items())
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ExistingTables:
-        """Read what `to_json` gave; an empty mapping: nothing is known."""
-        known = (("there", True), ("gone", False))
-        return cls({TableName(*name): exists for key, exists in known for name in values.get(key, ())})
+    def from_json(cls, values: Iterable[Any]) -> ExistingTables:
+        """Read what `to_json` gave."""
+        return cls({TableName(database, table): exists for database, table, exists in values})
 
     def _alter(self, alter: AlterTable, may_be_missing: bool) -> None:
         if not may_be_missing:

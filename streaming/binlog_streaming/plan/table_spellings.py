@@ -73,18 +73,18 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
     if capitals is not None:
         before.names.state(folds=False)  # wherever in the batch they are
-    written = (name for name, modes in (planning.job_state.written or {}).items() if modes)
-    before.existing.take_rows(name for name in written if name not in planning.job_state.set_aside)
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
     scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)
     drops = [statement for statement, some in changes if any(isinstance(change, DatabaseDropped) for change in some)]
     start = max((statement.position for statement in drops), default=None)  # rows before it were of other tables
-    scope.names.take_rows([part.table for part in planning.touched if start is None or part.start >= start])
+    with_rows = [part.table for part in planning.touched if start is None or part.start >= start]
+    scope.names.take_rows(with_rows)
     if scope.names.folds and not before.names.folds:
         scope = before
         scope.fold_names()
         changes = walk(scope)
+    scope.existing.take_rows(with_rows)
     planning.job_state = replace(planning.job_state, scope=scope)
     if scope.names.folds and not was_known:
         # Known from the rows or the statements of the batch: there is one at least.

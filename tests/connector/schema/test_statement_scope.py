@@ -93,6 +93,16 @@ def test_a_rename_changes_no_name_that_it_cannot_change(
     assert scope.changes(statement(rename)) == renamed
 
 
+def test_tables_of_older_statements_are_in_the_way_of_a_rename() -> None:
+    older, scope = StatementScope(), StatementScope()
+    for text in ("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"):
+        older.changes(statement(text))
+    scope.changes(statement("DROP TABLE u"))
+    scope.take_older(older)
+    assert scope.changes(statement("RENAME TABLE IF EXISTS no TO t")) == []
+    assert scope.changes(statement("RENAME TABLE t TO u")) == [TableRenamed(T, U)]
+
+
 def test_a_rename_of_a_temporary_table_and_of_the_one_that_it_hid_is_not_clear() -> None:
     (found,) = StatementScope().changes(statement("RENAME TABLE t TO v, t TO u"))
     assert isinstance(found, RowsMoved)
