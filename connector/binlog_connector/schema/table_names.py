@@ -3,9 +3,7 @@
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
 
-In its session a temporary table hides the table of its name: `TemporaryTables`.
-
-Tables that gh-ost and pt-online-schema-change make beside others: `ghost_of(name)`, `origin_of(name)`.
+In its session a temporary table hides the table of its name: `TemporaryTables`. Where names are taken: `ExistingTables`.
 """
 
 from __future__ import annotations
@@ -170,7 +168,7 @@ class ExistingTables:
                 return rename, (old, new)
             if not taken and there.get(old) is not False:
                 pairs.append((old, new))
-                there |= {old: False, new: True}
+                _rename(there, old, new)
         return replace(rename, pairs=tuple(pairs)), None
 
     def observe(self, operation: Operation, *, may_be_missing: bool) -> None:
@@ -186,7 +184,7 @@ class ExistingTables:
                 self._exist.update(dict.fromkeys(operation.names, False))
             case RenameTables():
                 for old, new in operation.pairs:
-                    self._exist |= {old: False, new: True}
+                    _rename(self._exist, old, new)
             case AlterTable():
                 self._alter(operation, may_be_missing)
             case DropDatabase():
@@ -221,11 +219,21 @@ class ExistingTables:
         if alter.partition_to is not None:
             self._exist[alter.partition_to] = True
         if alter.new_name is not None and not (may_be_missing and not self._exist.get(alter.name)):
-            self._exist |= {alter.name: False, alter.new_name: True}
+            _rename(self._exist, alter.name, alter.new_name)
 
     def _forget(self, names: Iterable[TableName]) -> None:
         for name in list(names) or list(self._exist):
             self._exist.pop(name, None)
+
+
+def _rename(exist: dict[TableName, bool], old: TableName, new: TableName) -> None:
+    # A table that is not known may be a temporary one: then it is not there under its new name either.
+    is_known = exist.get(old)
+    exist[old] = False
+    if is_known:
+        exist[new] = True
+    else:
+        exist.pop(new, None)
 
 
 def names_unclear(rows: TableName, stated: TableName, what: str = "its columns are defined") -> SchemaError:
@@ -378,22 +386,3 @@ class NameRule:
         databases = {name.database for name in names} or set(self._created)
         for database in databases:
             self._created.pop(database, None)
-
-
-# gh-ost builds `_X_gho` beside X, pt-online-schema-change `_X_new` (with more underscores when that is taken).
-_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)")
-
-# What becomes of X: `_X_del`, with a time in the name where asked for, `_X_old`; `_X_ghc` has rows about the work.
-_RELATIVE = re.compile(r"_+(?P<table>.+?)(?:_\d{14})?_(?:gho|new|del|old|ghc)")
-
-
-def ghost_of(name: TableName) -> TableName | None:
-    """The table whose place *name* will take, if it is called like what gh-ost or pt-online-schema-change builds."""
-    ghost = _GHOST.fullmatch(name.table)
-    return None if ghost is None else TableName(name.database, ghost["table"])
-
-
-def origin_of(name: TableName) -> TableName | None:
-    """The table whose rows *name* has, had or will have, if it is called like what these tools make."""
-    relative = _RELATIVE.fullmatch(name.table)
-    return None if relative is None else TableName(name.database, relative["table"])

@@ -77,6 +77,9 @@ def test_statements_about_a_temporary_table_do_nothing_to_the_other_one() -> Non
         # A temporary table had the name of one that was dropped.
         (("CREATE TABLE t (a INT)", "DROP TABLE t"), "RENAME TABLE t TO u", []),
         (("CREATE TABLE t (a INT)", "RENAME TABLE t TO u"), "RENAME TABLE t TO v", []),
+        # It may have been one all the time.
+        (("RENAME TABLE t TO u", "CREATE TABLE t (a INT)"), "RENAME TABLE t TO u", [("t", "u")]),
+        (("RENAME TABLE t TO u",), "RENAME TABLE t TO u", []),
         # Names change places.
         (("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)"), "RENAME TABLE t TO v, u TO t", [("t", "v"), ("u", "t")]),
         (("CREATE TABLE t (a INT)",), "RENAME TABLE t TO t", [("t", "t")]),
