@@ -3,7 +3,8 @@
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
 
-In its session a temporary table hides the table of its name: `TemporaryTables`. Where names are taken: `ExistingTables`.
+In its session a temporary table hides the table of its name: `TemporaryTables`. Names that are
+taken: `ExistingTables`.
 """
 
 from __future__ import annotations
