@@ -173,11 +173,11 @@ def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
 def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
     """Let this process have that clock, ids by that chance, and one thread."""
     changes: list[tuple[Any, str, Any]] = [
-        (time, "time", clock.time),
-        (time, "monotonic", clock.time),
-        (time, "time_ns", clock.time_ns),
-        (time, "sleep", clock.sleep),
-        (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+        (time, "time", _here(clock.time, time.time)),
+        (time, "monotonic", _here(clock.time, time.monotonic)),
+        (time, "time_ns", _here(clock.time_ns, time.time_ns)),
+        (time, "sleep", _here(clock.sleep, time.sleep)),
+        (uuid, "uuid4", _here(lambda: uuid.UUID(int=ids.getrandbits(128), version=4), uuid.uuid4)),
         *((module, "threading", _InlineThreads(clock)) for module in (tables_job, publisher)),
         *((module, "DirectoryWatch", partial(_ClockWatch, clock)) for module in (tailer, archive_run)),
         (stream_reader, "interpreted_if_small", lambda _: nullcontext()),  # it looks at files in a new process alone
@@ -186,6 +186,19 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
     ]
     with replaced(changes):
         yield
+
+
+def _here(inside: Callable[..., Any], outside: Callable[..., Any]) -> Callable[..., Any]:
+    """*inside* for this thread; others, which the process has for something else, keep *outside*.
+
+    One that waits in a loop would let years pass.
+    """
+    here = threading.get_ident()
+
+    def function(*arguments: Any) -> Any:
+        return (inside if threading.get_ident() == here else outside)(*arguments)
+
+    return function
 
 
 def _with_clock(made: Any, clock: Clock) -> dict[str, object]:

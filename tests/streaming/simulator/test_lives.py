@@ -7,12 +7,15 @@ import os
 import random
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.disk import Disk, Killed
+from binlog_lab.simulator.machine import FIRST_SECOND, Clock, one_machine
 from binlog_lab.simulator.run import find_canary, live, run_seeds, shrunk
 from binlog_lab.simulator.script import Script
 
@@ -43,6 +46,18 @@ FOUND = (
 
 def test_lives_have_no_defect() -> None:
     assert run_seeds([*range(1, 31), *FOUND]).failing == []
+
+
+def test_threads_of_something_else_do_not_move_the_clock_of_a_life() -> None:
+    """A process may have some: one that waits in a loop would let years pass."""
+    clock, began = Clock(), time.monotonic()
+    with one_machine(clock, random.Random(1)), ThreadPoolExecutor(1) as other:
+        assert other.submit(time.monotonic).result() >= began
+        assert other.submit(time.monotonic).result() < FIRST_SECOND
+        other.submit(time.sleep, 0.001).result()
+        assert clock.now == FIRST_SECOND
+        time.sleep(7)
+        assert time.monotonic() > FIRST_SECOND + 7
 
 
 def test_a_seed_is_one_life() -> None:
