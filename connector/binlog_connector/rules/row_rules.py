@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.rules.ghost_tables import origin_of
 from binlog_connector.rules.row_rule import RowRule, RuleError, named_column
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import TableName, origin_of
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
 from binlog_format.views.filters import TableFilter

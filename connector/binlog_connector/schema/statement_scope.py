@@ -164,8 +164,9 @@ class StatementScope:
             return
         for effect in self._permanent_operations(statement):
             if not isinstance(effect, RowsChanged):
-                self.names.observe(effect, may_be_missing=has_if_exists(statement.text))
-                self.existing.observe(effect, may_be_missing=has_if_exists(statement.text))
+                may_be_missing = has_if_exists(statement.text)
+                self.names.observe(effect, may_be_missing=may_be_missing)
+                self.existing.observe(effect, may_be_missing=may_be_missing)
                 self._options.learn(effect, statement.server_charset)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(effect)
@@ -307,13 +308,13 @@ class StatementScope:
                 yield operation
             return
         unclear = next((old for old, _ in operation.pairs if old in self._possible_views), None)
-        operation, hindered = self.existing.renamed(operation)
+        operation, impossible = self.existing.renamed(operation)
         names = tuple(name for pair in operation.pairs for name in pair)
         pairs = tuple(pair for pair in operation.pairs if not self._is_renamed_view(*pair))
         if unclear is not None:
             yield RowsMoved(names, f"{unclear} is a table, or a view made with IF NOT EXISTS: rows move, or none")
-        elif hindered is not None:
-            yield RowsMoved(names, _hindered(*hindered))
+        elif impossible is not None:
+            yield RowsMoved(names, _why_impossible(*impossible))
         elif pairs:
             yield RenameTables(pairs)
 
@@ -329,7 +330,7 @@ class StatementScope:
         return False
 
 
-def _hindered(old: TableName, new: TableName) -> str:
+def _why_impossible(old: TableName, new: TableName) -> str:
     return (
         f"it renames {old} to {new}, but by the statements before {new} is there already, or {old} is gone: a "
         "temporary table was renamed, or a statement about one of them is not in the log"

@@ -3,8 +3,8 @@
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
 
-In its session a temporary table hides the table of its name: `TemporaryTables`. Names that are
-taken: `ExistingTables`.
+In its session a temporary table hides the table of its name: `TemporaryTables`. A server refuses to give a table the
+name of another one: `ExistingTables`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ExistingTables:
         self._exist = dict.fromkeys(names, True) | self._exist
 
     def renamed(self, rename: RenameTables) -> tuple[RenameTables, tuple[TableName, TableName] | None]:
-        """The part of *rename* that changes names, and a pair that the pairs before do not admit."""
+        """The part of *rename* that changes names, and the first pair that no server can do; None: there is none."""
         there = dict(self._exist)
         pairs: list[tuple[TableName, TableName]] = []
         for old, new in rename.pairs:

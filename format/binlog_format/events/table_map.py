@@ -88,8 +88,8 @@ class TableLayout:
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
         logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
         hidden: Columns after these that row events have and no statement knows (`table_map_layout.declared_count`).
-        joined: The statement joined the table as the inner side of an outer join: then the table map marks all columns
-            as NULL-able, whatever they are (sql/table.h: `maybe_null`). Told by a primary key that is marked so.
+        joined: The table is the inner side of an outer join in its statement: the table map marks all columns as
+            NULL-able then, whatever they are (sql/table.h: `maybe_null`). A primary key that is marked so shows it.
     """
 
     database: str

@@ -60,7 +60,9 @@ class TouchedTables:
         first = self._watched.log.start_position()
         if databases or unnamed.is_any:
             before = self._touched(first, stop, GroupFilter(None, until), _Unnamed())
-            found.update(name for name in before if name.database in databases or self._stops(name, unnamed))
+            found.update(
+                name for name in before if name.database in databases or (unnamed.is_any and self._asks_for_rows(name))
+            )
         return frozenset(name for name in found if self._selection.find(name) is not None)
 
     def between(self, one: GtidPoint, other: GtidPoint) -> frozenset[TableName] | None:
@@ -95,9 +97,6 @@ class TouchedTables:
         except DataLossError:  # of domains that neither names
             start = first
         return self.within(start, max(start, end.position), skip=skip, until=end.taken)
-
-    def _stops(self, name: TableName, unnamed: _Unnamed) -> bool:
-        return unnamed.is_any and self._asks_for_rows(name)
 
     def _asks_for_rows(self, name: TableName) -> bool:
         # Of statements that are logged as text.

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.rules.ghost_tables import ghost_of
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import TableName, ghost_of
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
 from binlog_format.views.filters import TableFilter

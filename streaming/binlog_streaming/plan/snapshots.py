@@ -252,7 +252,7 @@ def snapshot_command(name: TableName) -> str:
 
 
 def past_statement(name: TableName) -> str:
-    """Advice on a statement that a job cannot follow with a table: a snapshot alone comes after it in the log."""
+    """Advice where a job cannot follow a statement for one table: a snapshot alone would come after it in the log."""
     return (
         'Set on_error = "set_aside" in the job file and start the job: it goes on without this table. Then '
         f"{snapshot_command(name)} copies the table's rows again"

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.ghost_tables import origin_of
 from binlog_connector.rules.row_rule import Mask, MaskKind, RowRule
 from binlog_connector.rules.row_rules import TableRules, read_rules
 from binlog_connector.rules.rules_on_tables import BoundRule
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import TableName, origin_of
 from binlog_format.errors import BinlogError, OptionError, SchemaError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.rows.columns import arrow_schema

@@ -125,8 +125,8 @@ def _say_end(replay: Replay, result: ReplayResult, output: Output) -> None:
             fields["set_aside"] = aside
         write_json_lines([{"event": "replayed", "targets": result.targets, **fields}])
         return
-    behind = ", ".join(f"{table.name} (set aside at {table.gtid or table.position})" for table in stopped)
+    set_aside = ", ".join(f"{table.name} (set aside at {table.gtid or table.position})" for table in stopped)
     end = record.last or "the end of the log"
-    say(f"{count_text(result.targets, 'target')} at {end}" + (f"; not there: {behind}" if behind else ""))
+    say(f"{count_text(result.targets, 'target')} at {end}" + (f"; not there: {set_aside}" if set_aside else ""))
     if record.hand_over:
         say(f"{replay.request.job.name} goes on from there: binlog-stream run")

@@ -12,7 +12,7 @@ from binlog_format.errors import OptionError
 from binlog_format.messages import count_text
 from binlog_streaming.cli.definitions import bring_definitions_of
 from binlog_streaming.cli.jobs.snapshot_report import (
-    end,
+    exit_if_rows_are_missing,
     is_confirmed,
     planned_tables,
     print_left_out,
@@ -70,7 +70,7 @@ def _read_tables(
             raise
         print_result(result, "their targets")
         failed = result.failed
-    end(failed, plan.left_out)
+    exit_if_rows_are_missing(failed, plan.left_out)
 
 
 def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
@@ -273,7 +273,7 @@ def _write_into_log(
     failed: tuple[LeftOut, ...] = ()
     if plan.tables and (is_confirmed_by_option or is_confirmed("writes on the server")):
         failed = _run(session, plan, rate=rate, restart=restart).failed
-    end(failed, plan.left_out)
+    exit_if_rows_are_missing(failed, plan.left_out)
 
 
 def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> SnapshotResult:

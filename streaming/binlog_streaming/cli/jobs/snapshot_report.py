@@ -84,8 +84,8 @@ def print_left_out(left_out: Sequence[LeftOut]) -> None:
         output_console().print(f"left out {escaped(str(table))}", soft_wrap=True)
 
 
-def end(failed: Sequence[LeftOut], left_out: Sequence[LeftOut]) -> None:
-    """End the program with 1 if rows are not taken; the plan, with the reasons, was printed long before.
+def exit_if_rows_are_missing(failed: Sequence[LeftOut], left_out: Sequence[LeftOut]) -> None:
+    """End the program with 1 if rows of a table are not taken; the plan, with the reasons, was printed long before.
 
     Raises:
         typer.Exit: There are such tables.
@@ -167,15 +167,15 @@ class _Progress:
     def _line(self, progress: SnapshotProgress, seconds: float) -> str:
         rate = (progress.row_count - self._rows_before) / seconds if seconds > 0 else 0.0
         speed = f", {rate:,.0f} rows/s" if rate else ""  # of one chunk there is none
-        told = f"{progress.table}: {count_text(progress.row_count, 'row')}{speed}"
+        line = f"{progress.table}: {count_text(progress.row_count, 'row')}{speed}"
         if progress.is_done:
-            return f"{told}, done"
+            return f"{line}, done"
         if progress.is_locked:
-            return f"{told}, waits for rows that others have locked"
+            return f"{line}, waits for rows that others have locked"
         left = max(0, progress.row_estimate - progress.row_count)
         remaining = f", about {left / rate:,.0f} s remaining" if rate and left else ""
         chunks = f", chunks of {progress.chunk_size:,}" if progress.chunk_size else ""
-        return f"{told}{chunks}{remaining}"
+        return f"{line}{chunks}{remaining}"
 
 
 def print_result(result: SnapshotResult, place: str = "the log") -> None:

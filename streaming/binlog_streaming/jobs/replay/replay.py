@@ -162,8 +162,8 @@ class Replay:
                 tables.transfer(
                     (target for target in tables.there() if tuple(target.name) in alone), self.record.query_id
                 )
-            behind = {table.name for table in stopped}
-            count = tables.record_position(self.record.last, self.record.query_id, but=behind)
+            stopped_names = {table.name for table in stopped}
+            count = tables.record_position(self.record.last, self.record.query_id, without=stopped_names)
             targets = [(target.name.database, target.name.table, target.mode) for target in tables.there()]
         if self.record.hand_over:
             transfer_checkpoint(self.request.job, self.job, self.record.tables, targets)

@@ -150,18 +150,18 @@ class ReplayTables:
             with self._looked_at(replay_target.uri) as target:
                 target.transfer_to(query_id)
 
-    def record_position(self, last: str, query_id: str, *, but: Collection[TableName] = ()) -> int:
+    def record_position(self, last: str, query_id: str, *, without: Collection[TableName] = ()) -> int:
         """Record in all targets of the replay that they hold *last*.
 
         Args:
-            but: Tables that stopped before it.
+            without: Tables that stopped before it.
 
         Returns:
             How many they are.
         """
         count = 0
         for replay_target in self.there():
-            if replay_target.state.owner != query_id or replay_target.name in but:
+            if replay_target.state.owner != query_id or replay_target.name in without:
                 continue
             count += 1
             if last and str(replay_target.state.gtid or NO_GTIDS) != last:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.rules.ghost_tables import ghost_of
+from binlog_connector.schema.definitions import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
