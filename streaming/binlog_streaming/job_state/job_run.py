@@ -229,7 +229,7 @@ class JobLock:
         except OSError as error:
             raise storage_error(path, "write", error) from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_for_one(file)
         except OSError as error:
             file.close()
             if error.errno not in _HELD:
@@ -242,6 +242,18 @@ class JobLock:
             ) from error
         self._file = file
 
+    def is_held(self) -> bool | None:
+        """True if a process has the lock now; None: nothing tells, as in an object store."""
+        if "://" in self._checkpoint:
+            return None
+        try:
+            with (Path(self._checkpoint) / LOCK_FILE).open("rb") as file:
+                return _is_held_by_one(file)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None  # a file system without locks, or the file is not for this account
+
     def _sync(self) -> None:
         try:
             sync_folder(Path(self._checkpoint))
@@ -253,3 +265,26 @@ class JobLock:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _lock_for_one(file: BinaryIO) -> None:
+    """Take the lock. Whoever only looks whether it is held (`JobLock.is_held`) is waited for: that takes no time."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _HELD or _is_held_by_one(file):
+                raise
+        else:
+            return
+
+
+def _is_held_by_one(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _HELD:
+            raise
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False

@@ -7,11 +7,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import TableError
+from binlog_format.errors import OptionError, TableError
 from binlog_format.position import Position
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
+from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.snapshot.locked_point import LogPoint
+from binlog_streaming.status.model import Phase
+from binlog_streaming.status.view import ALIVE, StatusFile, phase_of
+from binlog_streaming.status.wording import clock_text, without_access
 from binlog_streaming.tables.open_targets import read_target_state
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from binlog_streaming.prove.log_changes import LogChanges
     from binlog_streaming.settings.choices import Mode
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.status.model import RecordedStatus
 
 PATIENCE_S = 300.0
 """Seconds without progress after which a job counts as stopped; a batch takes seconds, seldom minutes."""
@@ -82,7 +87,8 @@ class ProvedJobState:
             on_wait: Told how far the job is, while it is not there.
 
         Raises:
-            TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
+            TableError: `STANDS_ELSEWHERE`: the job does not go on, or does not run. `OTHER_WRITER`, `SAME_TARGET`,
+                `MODE_CHANGED`.
         """
         state, patience = state_of(self.job), _Patience(self, table, on_wait)
         place = point if isinstance(point, Position) else None
@@ -92,15 +98,17 @@ class ProvedJobState:
             checkpoint = read_checkpoint(state)
             offset = None if checkpoint is None else checkpoint.offset
             why = f"more than {DISTANCE_MAX >> 20} MiB of the log away"
+            if place is None:
+                why = "the log has not come to them"
             if checkpoint is not None and offset is not None and self._is_near(place, offset.position):
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
                     return Reached(target, offset, place if isinstance(point, LogPoint) else None)
                 why = _PARTLY
-            patience.wait(offset, f"the other rows are those at {point}: {why}")
+            patience.wait(offset, f"the other rows are those at {point}: {why}", is_for_log=place is None)
 
     def wait_past(
-        self, point: LogPoint | GtidPoint, table: TableName, why: str, on_wait: Callable[[str], None]
+        self, point: LogPoint | GtidPoint | Position, table: TableName, why: str, on_wait: Callable[[str], None]
     ) -> None:
         """Wait until the job has all of the log before *point*.
 
@@ -108,7 +116,8 @@ class ProvedJobState:
             why: Named with *point* where the job does not go on.
             on_wait: Told how far the job is, while it is not there.
         """
-        place, patience = self.changes.wait_for(point), _Patience(self, table, on_wait)
+        place = point if isinstance(point, Position) else self.changes.wait_for(point)
+        patience = _Patience(self, table, on_wait)
         while True:
             checkpoint = read_checkpoint(state_of(self.job))
             offset = None if checkpoint is None else checkpoint.offset
@@ -155,26 +164,63 @@ class ProvedJobState:
 
 @dataclass(slots=True)
 class _Patience:
-    """Waits for a job, as long as it moves."""
+    """Waits for a job, as long as it runs, and moves."""
 
     state: ProvedJobState
     table: TableName
     on_wait: Callable[[str], None]
     known: str = ""
     since: float = field(default_factory=time.monotonic)
+    is_stopped: bool = False
 
-    def wait(self, offset: SourceOffset | None, why: str) -> None:
-        """Wait a moment, after a look that found the job at *offset*."""
+    def wait(self, offset: SourceOffset | None, why: str, *, is_for_log: bool = False) -> None:
+        """Wait a moment, after a look that found the job at *offset*. *is_for_log*: not the job is late, the log is."""
         told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
         if told != self.known:
-            self.known, self.since = told, time.monotonic()
-        if told == self.state.stopped_at or time.monotonic() - self.since > PATIENCE_S:
+            self.known, self.since, self.is_stopped = told, time.monotonic(), False
+        # A batch may have ended after the look at the checkpoint: the next look tells.
+        if self.is_stopped or told == self.state.stopped_at or time.monotonic() - self.since > PATIENCE_S:
             self.state.stopped_at = told
-            raise TableError(
-                "STANDS_ELSEWHERE",
-                f"{self.table}: job {self.state.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s;"
-                f" {why}",
-                hint="Let the job run meanwhile: binlog-stream run JOB.toml",
-            )
+            raise self._error(told, why)
+        self.is_stopped = not is_for_log and does_not_run(self.state.job)
         self.on_wait(told)
         time.sleep(_POLL_S)
+
+    def _error(self, told: str, why: str) -> TableError:
+        job = self.state.job
+        stopped = stopped_text(job)
+        rests = f"and has not moved for {PATIENCE_S:.0f} s" if stopped is None else f"and does not run{stopped}"
+        return TableError(
+            "STANDS_ELSEWHERE",
+            f"{self.table}: the job {job.name} has come to {told}, {rests}; {why}",
+            hint="Let the job run meanwhile: binlog-stream run JOB.toml",
+        )
+
+
+def does_not_run(job: Job) -> bool:
+    """True if no process runs a job, as far as its lock, or else its own record, tells."""
+    is_held = JobLock(job).is_held()
+    if is_held is not None:
+        return not is_held
+    recorded = _recorded(job)
+    return recorded is not None and phase_of(recorded, time.time()) not in ALIVE
+
+
+def stopped_text(job: Job) -> str | None:
+    """Words to follow "does not run": since when, and its error, as far as the job recorded that; None: it runs."""
+    if not does_not_run(job):
+        return None
+    recorded = _recorded(job)
+    if recorded is None or recorded.ended_at is None:
+        return " (no process has its lock)"
+    since = clock_text(recorded.ended_at, time.time())
+    if recorded.phase is not Phase.FAILED or not recorded.errors:
+        return f" since {since}"
+    return f" since {since}, when it failed: {without_access(recorded.errors[-1].text)}"
+
+
+def _recorded(job: Job) -> RecordedStatus | None:
+    try:
+        return StatusFile(job).read()
+    except OptionError:
+        return None  # it is only told, and only by it

@@ -106,6 +106,11 @@ class LogChanges:
             time.sleep(_POLL_SECONDS)
         return position
 
+    def end(self) -> Position:
+        """End of the log."""
+        with open_watched(self._options) as watched:
+            return watched.log.end_position()
+
     def place(self, position: Position) -> str:
         """A position as the server names it, for a log without GTIDs."""
         with open_watched(self._options) as watched:

@@ -32,6 +32,7 @@ from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.side_rows import ServerRows, TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
+from binlog_streaming.prove.unseen_table import UnseenTable
 from binlog_streaming.server.session import TABLE_CHANGED
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.locked_point import LogPoint
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.prove.comparison import OnProgress
     from binlog_streaming.prove.log_changes import LogPlace
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 
 TRIES = 5
 """Number of attempts with a table that is altered again and again."""
+_SET_ASIDE = "the job has set it aside, or cannot use its snapshot (binlog-stream check)"
 
 
 class BetweenError(DisturbedError):
@@ -229,7 +232,7 @@ class JobProof:
             check_is_writer(session, self.job.source.path, self.job.source.format)
             found = find_server_tables(session, self.job, tables)
             of_job = JobTables(self.job)
-            unseen = of_job.unseen([table.name for table in found], tables)
+            unseen = of_job.unseen_tables([table.name for table in found], tables)
             if not found and not unseen:
                 hint = "See [[tables]] and --tables"
                 reason = "the server shows no table that is asked for"
@@ -238,13 +241,12 @@ class JobProof:
             begin_writing(session, self.job.source)
             if self.repairs:
                 drop_left_repairs(session)
-            results = [
-                self._told(
-                    ProofResult(name, Mode.MIRROR, ProofOutcome.NOT_COMPARED, "the server does not show such a table")
-                )
-                for name in unseen
-            ]
             state = ProvedJobState(self.job, LogChanges(self.job))
+            results = [
+                self._told(self._judge_unseen(table, mode, state, of_job))
+                for table in unseen
+                for mode in table.rule.modes
+            ]
             for table in found:
                 if not session.is_open:
                     session = opened.enter_context(self.connect())
@@ -254,6 +256,16 @@ class JobProof:
                 repaired = _repaired(session, table, proved) if self.repairs else proved
                 results += [self._told(result) for result in repaired]
             return results
+
+    def _judge_unseen(self, table: SelectedTable, mode: Mode, state: ProvedJobState, of_job: JobTables) -> ProofResult:
+        if of_job.is_set_aside(table.name):
+            return ProofResult(str(table.name), mode, ProofOutcome.NOT_COMPARED, _SET_ASIDE)
+        limit = TimeLimit(self.table_timeout)
+        is_expected = of_job.has_target(table.name, mode)
+        try:
+            return UnseenTable(state, table, mode, is_expected, limit.checked(self.on_progress)).judge()
+        except (TimeUpError, BinlogError, DisturbedError) as error:
+            return ProofResult(str(table.name), mode, ProofOutcome.NOT_COMPARED, limit.text(error))
 
     def _judge(
         self, session: ServerSession, table: ServerTable, mode: Mode, state: ProvedJobState, of_job: JobTables
@@ -304,10 +316,7 @@ class JobProof:
         if refusal is not None:
             return ProofOutcome.NOT_COMPARED, refusal
         if of_job.is_set_aside(table.name):
-            return (
-                ProofOutcome.NOT_COMPARED,
-                "the job has set it aside, or cannot use its snapshot (binlog-stream check)",
-            )
+            return ProofOutcome.NOT_COMPARED, _SET_ASIDE
         if not of_job.is_complete(table.name):
             return (
                 ProofOutcome.NOT_COMPARED,

@@ -17,7 +17,7 @@ from binlog_format.names import folded_name
 from binlog_format.position import Place, Position
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
+from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, KEYS_PROPERTY, split_keys
 from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.prove.column_forms import TableForms, target_form
@@ -35,6 +35,7 @@ from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
 from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.side_rows import TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
+from binlog_streaming.prove.unseen_table import drop_text, recorded_drop
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
@@ -135,6 +136,9 @@ def _obstacle(job: JobSide, other: JobSide, name: TableName, mode: Mode) -> tupl
     rules = job.rule(name), other.rule(name)
     for side, rule, text in ((job, rules[0], "the job"), (other, rules[1], "the other job")):
         if rule is None or name not in side.tables:
+            dropped = _dropped(other if side is job else job, name, mode)
+            if dropped:
+                return ProofOutcome.EXEMPT, f"{dropped}, and {text} has not written it"
             return ProofOutcome.NOT_COMPARED, f"{text} has not written it"
         if not side.job.sink.format.replaces_rows:
             kind = side.job.sink.format.capitalize()
@@ -146,6 +150,16 @@ def _obstacle(job: JobSide, other: JobSide, name: TableName, mode: Mode) -> tupl
     if _other_mode(rules[1], mode) is None:
         return ProofOutcome.EXEMPT, "the other job keeps only a changelog of it"
     return None
+
+
+def _dropped(side: JobSide, name: TableName, mode: Mode) -> str:
+    """Say where one side has a DROP or RENAME of a table; empty: nowhere."""
+    rule = side.rule(name)
+    own_mode = None if rule is None else _other_mode(rule, mode)
+    if own_mode is None:
+        return ""
+    dropped = recorded_drop(side.job.sink, side.uri(name, own_mode))
+    return drop_text(dropped, side.state.changes) if dropped else ""
 
 
 def _other_mode(rule: TableRule, mode: Mode) -> Mode | None:
@@ -188,6 +202,10 @@ class TargetComparison:
             low = _place(theirs, has_gtids=has_gtids)
             if _place(ours, has_gtids=has_gtids) != low:
                 ours = opened.enter_context(self._reached(self.job, self.mode, low))
+            if bool(dropped := _own_drop(ours)) != bool(their_drop := _own_drop(theirs)):
+                told = drop_text(dropped or their_drop, (self.job if dropped else self.other).state.changes)
+                who = ("the job", "the other job") if dropped else ("the other job", "the job")
+                return teller.result(ProofOutcome.NOT_COMPARED, f"in {who[0]} it was {told}, in {who[1]} it exists")
             forms = target_forms(ours, theirs, rules[0], rules[1])
             if not forms[0].columns:
                 return teller.result(ProofOutcome.NOT_COMPARED, "none of its columns can be compared")
@@ -220,6 +238,10 @@ class TargetComparison:
 
 def _place(reached: Reached, *, has_gtids: bool) -> LogPlace:
     return reached.gtids if has_gtids else reached.offset.position
+
+
+def _own_drop(reached: Reached) -> str:
+    return (reached.target.properties() or {}).get(DROPPED_PROPERTY) or ""
 
 
 def target_forms(ours: Reached, theirs: Reached, rule: TableRule, other: TableRule) -> tuple[TableForms, TableForms]:

@@ -13,6 +13,7 @@ from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.plan.job_state import SelectedTable, TableSelection
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.settings.model import TableRule
 from binlog_streaming.snapshot.source_table import SourceTable, read_table
@@ -149,8 +150,9 @@ class JobTables:
         keeper.changes()
         record = keeper.record
         self._has_begun = checkpoint is not None and checkpoint.batch_id is not None
-        self._exclude = job.source.exclude_tables
+        self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._written = {TableName(*name) for name in record.tables}
+        self._targets = {(TableName(database, table), mode) for database, table, mode in record.targets}
         self._complete = {TableName(*name) for name in record.complete}
         self._incomplete = {TableName(*name) for name in record.incomplete}
         self._set_aside = {stopped.name for stopped in record.set_aside}
@@ -170,19 +172,28 @@ class JobTables:
         """True if the job has all rows of a table."""
         return name in self._complete and name not in self._incomplete and not self.is_set_aside(name)
 
+    def has_target(self, name: TableName, mode: Mode) -> bool:
+        """True if a target was written, and its table was neither dropped nor renamed since."""
+        return (name, str(mode)) in self._targets
+
     def is_set_aside(self, name: TableName) -> bool:
         """True if the job does not continue with a table, or with the snapshot that it has of it."""
         return name in self._set_aside
 
     def unseen(self, seen: Sequence[TableName], tables: str | None) -> tuple[str, ...]:
-        """Names of tables that the job has written, and that are not among *seen*.
+        """Names of tables that the job has written, still selects, and that are not among *seen*.
 
         Args:
             tables: Expressions of those that are asked for; None: all.
         """
-        wanted = TableFilter(tables, self._exclude)
-        unseen = {name for name in self._written if wanted.accepts_name(*name)}.difference(seen)
-        return tuple(sorted(map(str, unseen)))
+        return tuple(str(table.name) for table in self.unseen_tables(seen, tables))
+
+    def unseen_tables(self, seen: Sequence[TableName], tables: str | None) -> tuple[SelectedTable, ...]:
+        """The same tables as `unseen`, with their rules."""
+        wanted = TableFilter(tables)
+        names = sorted({name for name in self._written if wanted.accepts_name(*name)}.difference(seen))
+        rules = ((name, self._selection.rule(name)) for name in names)
+        return tuple(SelectedTable(name, rule) for name, rule in rules if rule is not None)
 
 
 class TopicsTables:

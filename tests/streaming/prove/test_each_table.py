@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_format.errors import ServerError
+from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.prove import job_state
 from binlog_streaming.prove import run as proof
 from binlog_streaming.prove.comparison import ProofOutcome
@@ -22,6 +23,8 @@ from binlog_streaming.server.session import connect
 from binlog_streaming.settings import TableFormat
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.status.model import ErrorStatus, Phase, RecordedStatus
+from binlog_streaming.status.view import StatusFile, own_process
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql, session_on, url_of
@@ -139,10 +142,11 @@ def test_a_job_that_stands_still_is_waited_for_once(
     monkeypatch.setattr(job_state, "DISTANCE_MAX", -1)
     monkeypatch.setattr(job_state, "PATIENCE_S", 3.0)
     begun = time.monotonic()
-    found = outcomes(prove(shared_server, job))
+    with JobLock(job):
+        found = outcomes(prove(shared_server, job))
     assert time.monotonic() - begun < 8
     assert {outcome for outcome, _ in found.values()} == {ProofOutcome.NOT_COMPARED}
-    assert all("STANDS_ELSEWHERE" in reason for _, reason in found.values())
+    assert all("STANDS_ELSEWHERE" in reason and "has not moved for 3 s" in reason for _, reason in found.values())
 
 
 def test_a_job_before_a_statement_is_waited_for_before_the_next_try(shared_server: MariaDbServer, job: Job) -> None:
@@ -180,11 +184,13 @@ def test_a_stopped_job_before_a_statement_is_named_and_waited_for_within_the_tim
     shared_server: MariaDbServer, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_sql(shared_server, [f"ALTER TABLE shop.{name} ADD COLUMN w INT" for name in "ab"])
-    found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, _ignore, table_timeout=2)})
+    with JobLock(job):
+        found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, _ignore, table_timeout=2)})
     late = (ProofOutcome.NOT_COMPARED, "it was not done within 2 s (--table-timeout)")
     assert found == {"a": late, "b": late, "c": EQUAL}
     monkeypatch.setattr(job_state, "PATIENCE_S", 1.0)
-    found = outcomes(prove(shared_server, job))
+    with JobLock(job):
+        found = outcomes(prove(shared_server, job))
     for name in "ab":
         outcome, reason = found[name]
         assert outcome is ProofOutcome.NOT_COMPARED
@@ -192,6 +198,41 @@ def test_a_stopped_job_before_a_statement_is_named_and_waited_for_within_the_tim
         assert "has not moved for 1 s; it has to pass 0-1-" in reason
         assert ": the table was changed at " in reason
     assert found["c"] == EQUAL
+
+
+def test_a_job_that_does_not_run_is_not_waited_for_and_its_error_is_named(
+    shared_server: MariaDbServer, job: Job
+) -> None:
+    run_sql(shared_server, ["ALTER TABLE shop.b ADD COLUMN w INT"])
+    waited = list[str]()
+    begun = time.monotonic()
+    ((_, reason),) = (
+        found
+        for name, found in outcomes(
+            {(one.table, ""): one for one in prove_told(shared_server, job, lambda told: waited.append(told.doing))}
+        ).items()
+        if name == "b"
+    )
+    assert time.monotonic() - begun < 60
+    assert "and does not run (no process has its lock); it has to pass 0-1-" in reason
+    assert waited.count("job") == 1
+    stopped = RecordedStatus(
+        name="j",
+        source="/log",
+        target="/lake",
+        kind="tables",
+        phase=Phase.FAILED,
+        process=own_process(),
+        started_at=0.0,
+        seen_at=1.0,
+        ended_at=1.0,
+        errors=(ErrorStatus(1.0, "[BINLOG_STORAGE.FULL] /lake: no space left", None),),
+    )
+    StatusFile(job).write(stopped)
+    found = outcomes(prove(shared_server, job))
+    told = "does not run since 1970-01-01 00:00 UTC, when it failed: [BINLOG_STORAGE.FULL] /lake: no space left;"
+    assert told in found["b"][1]
+    assert found["a"] == found["c"] == EQUAL
 
 
 def test_rights_of_one_table_stop_no_other_and_hints_are_sql(shared_server: MariaDbServer, job: Job) -> None:

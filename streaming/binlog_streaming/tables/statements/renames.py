@@ -355,5 +355,6 @@ def renamed_away(context: StatementContext, target: Target, change: TableRenamed
     if properties is None or context.mode is Mode.CHANGELOG or context.table.name in context.step.overwritten:
         return None
     applies = context.table.is_aside or context.table.rule.on_drop is OnStatement.APPLY
-    recorded = {DROPPED_PROPERTY: f"{context.place}, when it was renamed to {change.new}"}
+    place = context.step.statement.gtid or context.place
+    recorded = {DROPPED_PROPERTY: f"{place}, when it was renamed to {change.new}"}
     return Work(context.remove_all_rows if applies else None, held_keys(properties), recorded)

@@ -218,7 +218,7 @@ def _removal_of_all(
     is_drop = change_type == "drop"
     if context.mode is Mode.CHANGELOG:
         return Work(logged_removal(context, change_type), keys) if wanted is OnStatement.APPLY else None
-    recorded = {DROPPED_PROPERTY: context.place} if is_drop else {}
+    recorded = {DROPPED_PROPERTY: context.step.statement.gtid or context.place} if is_drop else {}
     applies = wanted is OnStatement.APPLY or (aside and is_drop)
     return Work(context.remove_all_rows if applies else None, keys, recorded) if applies or recorded else None
 
