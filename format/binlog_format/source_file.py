@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from binlog_format.errors import AccessError, OptionError, StartError
@@ -18,6 +17,7 @@ from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow.fs
 
@@ -199,7 +199,7 @@ class LocalDirectory(Directory):
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
         try:
-            return _entry(name, Path(self.path_of(name)).stat())
+            return _entry(name, os.stat(self.path_of(name)))  # noqa: PTH116 (asked for at each opening of a log)
         except FileNotFoundError:
             return None
         except PermissionError as error:

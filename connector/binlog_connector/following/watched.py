@@ -6,19 +6,12 @@ compares it later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import crc32c
 
-from binlog_format import open_log
 from binlog_format.errors import StartError
-from binlog_format.formats.opening import open_live_files
+from binlog_format.formats.opening import open_log_and_files
 from binlog_format.log_format import Bound
 from binlog_format.position import Position
-
-if TYPE_CHECKING:
-    from binlog_format.live_files import LiveFiles
-    from binlog_format.log.log import Log
 
 
 class WatchedLog:
@@ -30,8 +23,7 @@ class WatchedLog:
     """
 
     def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
-        self.log: Log = open_log(path, format_name=format_name, bound=bound)
-        self.files: LiveFiles = open_live_files(path, self.log.format_name)
+        self.log, self.files = open_log_and_files(path, format_name=format_name, bound=bound)
         self._names: dict[int, str] | None = None
         if not self.names():
             self.log.close()

@@ -154,9 +154,14 @@ class Connection:
 
 def _keep_secrets_out_of_logs() -> None:
     # At the level DEBUG kafka-python writes the settings and every request, the one with the password too.
-    names = [name for name in logging.root.manager.loggerDict if name.startswith(f"{_CLIENT_LOGS}.")]
-    for logger in map(logging.getLogger, (_CLIENT_LOGS, *names)):
-        if logger.name == _CLIENT_LOGS or logger.level != logging.NOTSET:
+    client = logging.getLogger(_CLIENT_LOGS)
+    of_client = [
+        logger
+        for name, logger in logging.root.manager.loggerDict.copy().items()
+        if name.startswith(f"{_CLIENT_LOGS}.") and isinstance(logger, logging.Logger) and logger.level != logging.NOTSET
+    ]
+    for logger in (client, *of_client):
+        if logger.level < logging.INFO:
             logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
 
 

@@ -62,6 +62,13 @@ FORMAT_CLASSES = {
 """All formats, by `Log.format_name`."""
 
 
+class LogAndFiles(NamedTuple):
+    """A log, and a cheap look at its files."""
+
+    log: Log
+    files: LiveFiles
+
+
 def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = Bound.VISIBLE) -> Log:
     """Open the binlog files of one server, or the log files of one program.
 
@@ -76,19 +83,13 @@ def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = 
         UnsupportedError: `FORMAT`, `ENCRYPTED`.
         OptionError: `INVALID_VALUE`: there is no format or bound of that name.
     """
-    if format_name is not None and format_name not in FORMAT_CLASSES:
-        raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMAT_CLASSES)}, got {format_name!r}")
-    if bound not in tuple(Bound):
-        raise OptionError("INVALID_VALUE", f"bound: expected {' or '.join(Bound)}, got {bound!r}")
-    directory, only = open_directory(path)
-    found = detect_format(directory, only) if format_name is None else format_name
-    make: Callable[..., Log] = _loaded(FORMAT_CLASSES[found].log)
-    if FORMAT_TRAITS[found].has_sealed_bound:
-        return make(directory, only, bound=Bound(bound))
-    if bound != Bound.VISIBLE:
-        named = " or ".join(name for name, traits in FORMAT_TRAITS.items() if traits.has_sealed_bound)
-        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {named} logs, {path} is {found}")
-    return make(directory, only)
+    return _open(path, format_name, bound)[0]
+
+
+def open_log_and_files(path: str, *, format_name: str | None = None, bound: Bound | str = Bound.VISIBLE) -> LogAndFiles:
+    """A log as `open_log` gives it, and its files as `open_live_files` gives them, in one directory."""
+    log, directory, only = _open(path, format_name, bound)
+    return LogAndFiles(log, _live_files(directory, only, log.format_name))
 
 
 def open_live_files(path: str, format_name: str) -> LiveFiles:
@@ -99,6 +100,26 @@ def open_live_files(path: str, format_name: str) -> LiveFiles:
         format_name: `Log.format_name`.
     """
     directory, only = open_directory(path)
+    return _live_files(directory, only, format_name)
+
+
+def _open(path: str, format_name: str | None, bound: Bound | str) -> tuple[Log, Directory, str | None]:
+    if format_name is not None and format_name not in FORMAT_CLASSES:
+        raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMAT_CLASSES)}, got {format_name!r}")
+    if bound not in tuple(Bound):
+        raise OptionError("INVALID_VALUE", f"bound: expected {' or '.join(Bound)}, got {bound!r}")
+    directory, only = open_directory(path)
+    found = detect_format(directory, only) if format_name is None else format_name
+    make: Callable[..., Log] = _loaded(FORMAT_CLASSES[found].log)
+    if FORMAT_TRAITS[found].has_sealed_bound:
+        return make(directory, only, bound=Bound(bound)), directory, only
+    if bound != Bound.VISIBLE:
+        named = " or ".join(name for name, traits in FORMAT_TRAITS.items() if traits.has_sealed_bound)
+        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {named} logs, {path} is {found}")
+    return make(directory, only), directory, only
+
+
+def _live_files(directory: Directory, only: str | None, format_name: str) -> LiveFiles:
     files: LiveFiles = _loaded(FORMAT_CLASSES[format_name].live_files)(directory, only)
     return files
 

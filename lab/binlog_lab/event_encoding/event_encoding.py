@@ -57,6 +57,7 @@ TRANSACTION_FLAGS = GTID_FLAG_TRANSACTIONAL | GTID_FLAG_ALLOW_PARALLEL
 DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_ALLOW_PARALLEL | GTID_FLAG_DDL
 """GTID flags of a DDL statement."""
 
+_BODY_PREFIXES = bytes(BODY_PREFIX_SIZES.get(number, 0) for number in range(1, EVENT_HEADER_TYPE_COUNT + 1))
 UTF8MB4_COLLATION = 45  # utf8mb4_general_ci
 LATIN1_COLLATION = 8  # latin1_swedish_ci
 
@@ -138,10 +139,9 @@ def encode_format_description(server_version: str, created: int, origin: Origin,
 
     It records that events have no checksum, and has one itself, as every Format_description event of MariaDB.
     """
-    prefixes = bytes(BODY_PREFIX_SIZES.get(number, 0) for number in range(1, EVENT_HEADER_TYPE_COUNT + 1))
     body = (
         FORMAT_DESCRIPTION_STRUCT.pack(FORMAT_DESCRIPTION_VERSION, server_version.encode(), created, EVENT_HEADER_SIZE)
-        + prefixes
+        + _BODY_PREFIXES
         + bytes([FORMAT_DESCRIPTION_CHECKSUM_OFF])
     )
     event = encode_event(EventType.FORMAT_DESCRIPTION, body + bytes(EVENT_CHECKSUM_SIZE), origin, flags=flags)

@@ -93,15 +93,16 @@ class Disk:
     _here: str = ""
     _of_name: Counter[str] = field(default_factory=Counter)
     _root: str = field(init=False)
+    _log: str = field(init=False)
     _names: list[_NameChange] = field(default_factory=list)
     _synced: dict[int, bytes] = field(default_factory=dict)
-    _of_log: dict[int, str] = field(default_factory=dict)
+    _of_log: set[int] = field(default_factory=set)
     _of_others: set[int] = field(default_factory=set)
     _backups: int = 0
     _unfinished: str | None = None
 
     def __post_init__(self) -> None:
-        self._root = str(self.root)
+        self._root, self._log = str(self.root), str(self.log)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -209,27 +210,26 @@ class Disk:
             self._note_creation(path)
             descriptor: int = _REAL["open"](path, flags, mode, **named)
             return descriptor
-        is_of_log = not flags & (os.O_WRONLY | os.O_RDWR) and str(path).startswith(str(self.log))
+        is_of_log = not flags & (os.O_WRONLY | os.O_RDWR) and str(path).startswith(self._log)
         if is_of_log:
             self._read("open")
         descriptor = _REAL["open"](path, flags, mode, **named)
         if is_of_log:
-            self._of_log[descriptor] = str(path)
+            self._of_log.add(descriptor)
         return descriptor
 
     def _close(self, descriptor: int) -> None:
-        self._of_log.pop(descriptor, None)
+        self._of_log.discard(descriptor)
         _REAL["close"](descriptor)
 
     def _preadv(self, descriptor: int, buffers: Any, offset: int, *flags: int) -> int:
-        path = self._of_log.get(descriptor)
-        if path is not None:
+        if descriptor in self._of_log:
             self._read("read")
         count: int = _REAL["preadv"](descriptor, buffers, offset, *flags)
         return count
 
     def _scandir(self, path: Any = ".") -> Any:
-        if str(path).startswith(str(self.log)):
+        if str(path).startswith(self._log):
             self._read("list")
         return _REAL["scandir"](path)
 
@@ -247,7 +247,7 @@ class Disk:
 
     def _fsync(self, descriptor: Any) -> None:
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        path = str(Path(f"/proc/self/fd/{number}").readlink())
+        path = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115 (at each fsync)
         if not self._is_ours(path):
             return
         is_folder = stat.S_ISDIR(os.fstat(number).st_mode)
@@ -321,7 +321,7 @@ class Disk:
 
     def _backup(self, path: Any) -> str | None:
         """Another name for a file that loses this one; it keeps the inode, so numbers are not used again."""
-        if not Path(path).is_file():
+        if not os.path.isfile(path):  # noqa: PTH113
             return None
         self._backups += 1
         name = f"{self.root}.backup-{self._backups}"
