@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from tests.docs.help_examples import calls_in, help_examples
 from tests.docs.live_logs import PATIENCE_S, LiveLog, demo_log, mariadb_log
 from tests.docs.markdown import CodeBlock, code_blocks, command_lines
 from tests.program import PROGRAM, run_program
@@ -41,7 +42,7 @@ INNODB_ONLY = {"map", "pages"}
 CLASSIC_ONLY = {"repack"}
 ELSEWHERE = {
     "replay", "versions", "run", "mirror", "publish", "init", "check", "demo", "simulate", "snapshot", "prove", "adopt",
-    "bread", "brecovery", "archive", "demo-logs", "status", "doctor", "upgrade-table",
+    "bread", "brecovery", "archive", "demo-logs", "status", "doctor", "upgrade-table", "switch",
 }  # fmt: skip
 """Commands that have whole-program tests of their own, and need more than a log."""
 ENDLESS = {"tail", "--follow"}
@@ -114,12 +115,15 @@ def test_batches_without_spark(live_log: LiveLog, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough_where("mariadb")
-@pytest.mark.parametrize("document", sorted(MIN_COMMANDS))
+@pytest.mark.parametrize("document", ["--help", *sorted(MIN_COMMANDS)])
 def test_commands_run_as_written(
     live_log: LiveLog, document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = command_lines(document)
-    assert len(lines) >= MIN_COMMANDS[document]
+    if document == "--help":
+        lines = [call for lines in help_examples().values() for line in lines for call in calls_in(line)]
+    else:
+        lines = command_lines(document)
+        assert len(lines) >= MIN_COMMANDS[document]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schemas.sql").write_text("USE shop;\nCREATE TABLE t (a int PRIMARY KEY);\n")
     not_this = CLASSIC_ONLY if live_log.format == "innodb" else INNODB_ONLY

@@ -56,6 +56,10 @@ def demo(
     Meanwhile tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
 
+    For example:
+
+        binlog-stream demo --source mariadb --sink iceberg --store s3
+
     With --source mariadb the server's tables are older than its log: `binlog-stream snapshot` completes them under
     load, and `binlog-stream prove` must prove that all of them are equal in the end.
 

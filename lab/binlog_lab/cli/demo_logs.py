@@ -28,6 +28,10 @@ def demo_logs(
 
     Several threads of a program log; their files are renamed while they are read. The job that writes the table is
     killed (kill -9) on the way and started again. Exit status 0 only if every event is in the table, once.
+
+    For example:
+
+        binlog-stream demo-logs --threads 8 --events 1000000
     """
     from binlog_lab.demo.logs.run import run_logs_demo
 

@@ -50,6 +50,10 @@ def repack(
     """Write a server's event groups as a live .ibb log, as a MariaDB 12.3 server would have written them.
 
     Started again, it continues at the end of the .ibb log, also after a kill.
+
+    For example:
+
+        binlog-stream repack /var/lib/mysql --to ibb --follow
     """
     options = WriterOptions(
         cache_size=parse_size(cache_size),

@@ -56,6 +56,10 @@ def simulate(  # noqa: PLR0913 - the options of the command
     """Write the log that a MariaDB 12.3 server would write for given operations, byte for byte.
 
     Both forms of the operations are described in docs/simulate.md.
+
+    For example:
+
+        binlog-stream simulate shop.jsonl --to log --max-binlog-size 1M
     """
     options = WriterOptions(
         page_size=parse_size(page_size),

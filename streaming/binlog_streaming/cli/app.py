@@ -167,14 +167,14 @@ def register_commands(arguments: Sequence[str]) -> None:
         for point in entry_points(group=OTHER_COMMANDS):
             if point.name not in known:
                 point.load()(app)
+    for added in app.registered_commands:
+        # Typer would join the lines of examples.
+        added.help = added.help or (_help_of(added.callback) if added.callback is not None else None)
 
 
 def _add(name: str, module: str) -> None:
     function = getattr(import_module(f"binlog_streaming.cli.{module}"), name.replace("-", "_"))
-    if module.startswith("logs."):
-        app.command(name)(function)
-    else:
-        app.command(name, help=_help_of(function), rich_help_panel="Tables kept in step")(function)
+    app.command(name, rich_help_panel=None if module.startswith("logs.") else "Tables kept in step")(function)
 
 
 def _help_of(command: Callable[..., None]) -> str:

@@ -136,6 +136,10 @@ def check(
     topics, the messages to read; for a structured log, the tables of its sources. The ports of its metrics, and of a
     page with --status, are tried for a moment, unless the job runs.
 
+    For example:
+
+        binlog-stream check job.toml
+
     Exit status: that of `run`: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file, or a
     setting that is another one than when the job began, and must not be. That PySpark or Java are missing is a warning:
     a job may be looked at on another machine.

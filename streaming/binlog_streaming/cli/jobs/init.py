@@ -63,7 +63,7 @@ def init(  # noqa: PLR0913 - the options of the command
 
     For example:
 
-        binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml
+        binlog-stream init /var/lib/mysql > job.toml
 
     Tables with a primary key are mirrored, others get a changelog; tables with unknown columns are left out, and the
     file explains why. Relative paths in the file start at its folder: tables and checkpoint are beside it.

@@ -54,7 +54,7 @@ def prove(  # noqa: PLR0913 - the options of the command
     sample: SampleOption = None,
     password_file: PasswordFileOption = None,
 ) -> None:
-    r"""Prove that a job's tables equal those of the server, or of another job: all rows and columns, at one GTID.
+    """Prove that a job's tables equal those of the server, or of another job: all rows and columns, at one GTID.
 
     The server computes checksums of all rows as of one place in its log, without a lock; the same are computed from the
     job's tables at a later place, and from the changes between the two. The job may run meanwhile, or have read the log
@@ -62,7 +62,7 @@ def prove(  # noqa: PLR0913 - the options of the command
 
     For example:
 
-        binlog-stream prove job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
+        binlog-stream prove job.toml --server mysql://cdc@db.example.com/
 
     With --against there is no server: the tables of two jobs are compared with each other, for example before one takes
     the place of the other, or to see whether a copy of the tables is whole. Formats, modes (mirror, scd2) and logs may

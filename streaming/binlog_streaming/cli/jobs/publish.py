@@ -41,7 +41,7 @@ def publish(  # noqa: PLR0913 - the options of the command
     status: StatusOption = None,
     status_token_file: StatusTokenOption = None,
 ) -> None:
-    r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file describes.
+    """Publish the changes of a log to topics of Kafka, exactly once, as a job file describes.
 
     It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the current transaction). Started again it
     continues where it stopped: the offset is in Kafka, written by the same transactions as the messages. Data that
@@ -53,7 +53,7 @@ def publish(  # noqa: PLR0913 - the options of the command
 
     For example:
 
-        binlog-stream publish /var/lib/mysql --to 127.0.0.1:9092/shop --tables 'shop\..*' --once
+        binlog-stream publish /var/lib/mysql --to 127.0.0.1:9092/shop --once
 
     Exit status: 0 ended as asked, 1 a named error (docs/errors.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.

@@ -44,6 +44,11 @@ def run(
     `binlog-stream status JOB.toml` shows its state, and so does a page with --status ADDRESS. Settings that belong to
     the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
 
+    For example, until it is stopped, with a page of its state; or what is there now:
+
+        binlog-stream run job.toml --status 127.0.0.1:8080
+        binlog-stream run job.toml --once
+
     Exit status: 0 ended as asked, 1 a named error (docs/errors.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """

@@ -161,7 +161,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     password_file: PasswordFileOption = None,
 ) -> None:
-    r"""Complete a job's tables, or topics, with the existing rows of a server that is older than its log.
+    """Complete a job's tables, or topics, with the existing rows of a server that is older than its log.
 
     --method log writes rows into the server's own log, where the job reads them, running or not, in chunks that are
     marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. After an interruption at
@@ -181,7 +181,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
 
     Shown and asked first: what is read and written, and how much. For example:
 
-        binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
+        binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/
 
     docs/snapshot.md has all of it. Exit status: 0 all rows are there, 1 a named error, or a table was left out, 2 wrong
     use, or not the log's server, 130 interrupted.

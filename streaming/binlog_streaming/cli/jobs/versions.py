@@ -35,6 +35,10 @@ def versions(
     Tables are written one after the other. Read by these versions (Delta: versionAsOf; Iceberg: snapshot-id) they
     belong together, whatever is written meanwhile; as long as the sink's retention keeps old files.
 
+    For example:
+
+        binlog-stream versions job.toml --at 0-1-575
+
     Exit status: 0 they are shown, 2 the GTID is in no batch yet.
     """
     # Libraries of the formats take a moment to load: not for --help.

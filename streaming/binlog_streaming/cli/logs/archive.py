@@ -50,6 +50,11 @@ def archive(  # noqa: PLR0913 - the options of the command
     has changed after a crash, ends the command with an error.
 
     To read it: the archive's URL in the place of the directory, or DIRECTORY?archive=URL for both as one log.
+
+    For example:
+
+        binlog-stream archive /var/lib/mysql --to /backup/binlogs
+        binlog-stream archive /var/lib/mysql --to s3://backup/log --retention 30d
     """
     from binlog_streaming.archive.run import ArchiveRun, JobNeeds
 

@@ -113,6 +113,13 @@ _IncludeAbsentOption = Annotated[
     ),
 ]
 
+_TableOption = Annotated[
+    str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
+]
+_LimitOption = Annotated[
+    int | None, typer.Option(min=0, help=f"Rows to give; default: all, and {TABLE_ROWS} as table.")
+]
+
 
 def changes(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
@@ -122,25 +129,29 @@ def changes(  # noqa: PLR0913 - the options of the command
     tables: TablesOption = None,
     exclude_tables: ExcludeTablesOption = None,
     view: _ViewOption = ShownView.CHANGES,
-    table: Annotated[
-        str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
-    ] = None,
+    table: _TableOption = None,
     include_absent: _IncludeAbsentOption = False,
     schema_file: SchemaFileOption = None,
     lower_case_table_names: LowerCaseOption = None,
     rules: RulesOption = None,
     start: StartOption = None,
     end: EndOption = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help=f"Rows to give; default: all, and {TABLE_ROWS} as table.")
-    ] = None,
+    limit: _LimitOption = None,
     zero_dates: ZeroDatesOption = ZeroDates.NULL,
     time_type: TimeTypeOption = TimeType.TEXT,
     replace_invalid_text: ReplaceInvalidTextOption = False,
     topic_prefix: _TopicPrefixOption = "binlog",
     schemas: _SchemasOption = False,
 ) -> None:
-    """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
+    """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file.
+
+    For example:
+
+        binlog-stream changes /var/lib/mysql --tables 'shop[.]orders' --limit 10
+        binlog-stream changes /var/lib/mysql changes.parquet --output parquet
+
+    docs/reading.md explains what it prints.
+    """
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
     from binlog_connector.rules.row_rules import read_rules, schemas_under

@@ -39,7 +39,15 @@ def events(
         int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
 ) -> None:
-    """List the replication events of a log, decompressed: types, sizes, tables, statements."""
+    """List the replication events of a log, decompressed: types, sizes, tables, statements.
+
+    For example:
+
+        binlog-stream events /var/lib/mysql --start 0-1-575 --limit 10
+        binlog-stream events /var/lib/mysql --tables 'shop[.]orders' -o jsonl
+
+    docs/reading.md explains what it prints.
+    """
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.log.log import ReadRange
     from binlog_format.transactions.expansion import expanded

@@ -27,7 +27,15 @@ FEW_FILES = 32
 def files(
     path: PathArgument, output: OutputOption = Output.TABLE, start: StartOption = None, end: EndOption = None
 ) -> None:
-    """List the files of a log: state, size, used size, headers, GTID states and the bound."""
+    """List the files of a log: state, size, used size, headers, GTID states and the bound.
+
+    For example:
+
+        binlog-stream files /var/lib/mysql
+        binlog-stream files /var/lib/mysql --start 0-1-575 --output jsonl
+
+    docs/reading.md explains what it prints.
+    """
     first, last = positions_of(path, start, end)
     with open_log(path) as log:
         traits = log.traits

@@ -35,7 +35,15 @@ def find(
         ),
     ] = None,
 ) -> None:
-    """Find an event group by its GTID or its time: its position, file and byte, and its content."""
+    """Find an event group by its GTID or its time: its position, file and byte, and its content.
+
+    For example:
+
+        binlog-stream find /var/lib/mysql --gtid 0-1-575
+        binlog-stream find /var/lib/mysql --time 2026-01-31T12:00
+
+    docs/reading.md explains what it prints.
+    """
     if (gtid is None) == (time is None):
         raise OptionError("MISSING", "find: give one of --gtid and --time")
     with opened_log(path) as log:

@@ -42,7 +42,15 @@ def groups(
         int | None, typer.Option(min=0, help=f"Groups to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
 ) -> None:
-    """List the event groups of a log in commit order: their places, their events, and a digest of their bytes."""
+    """List the event groups of a log in commit order: their places, their events, and a digest of their bytes.
+
+    For example:
+
+        binlog-stream groups /var/lib/mysql
+        binlog-stream groups /var/lib/mysql --start 0-1-575 --limit 10
+
+    docs/reading.md explains what it prints.
+    """
     from binlog_format.log.log import ReadRange  # compiled code takes a moment to load: not for --help
 
     with opened_log(path) as log:

@@ -23,7 +23,14 @@ def map(
     start: StartOption = None,
     end: EndOption = None,
 ) -> None:
-    """Draw the pages of an .ibb log or a structured log as cells, coloured by their content."""
+    """Draw the pages of an .ibb log or a structured log as cells, coloured by their content.
+
+    For example:
+
+        binlog-stream map /var/lib/mysql --output log.svg
+
+    docs/reading.md explains what it prints.
+    """
     if output.suffix not in SUFFIXES:
         raise OptionError(
             "INVALID_VALUE", f"map: --output {output}: expected a name that ends in {', '.join(SUFFIXES)}"

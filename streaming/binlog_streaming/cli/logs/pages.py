@@ -62,7 +62,15 @@ def pages(  # noqa: PLR0913 - the options of the command
         int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
 ) -> None:
-    """List the pages of an .ibb log and the chunks in them, damaged pages too; or show one page byte by byte."""
+    """List the pages of an .ibb log and the chunks in them, damaged pages too; or show one page byte by byte.
+
+    For example:
+
+        binlog-stream pages /var/lib/mysql --limit 20
+        binlog-stream pages /var/lib/mysql --file 0 --page 1
+
+    docs/reading.md explains what it prints.
+    """
     directory, only = open_directory(path)
     if (found := detect_format(directory, only)) != INNODB:
         raise UnsupportedError("FORMAT", f"{path}: a log of the format {found} has no pages", hint="See `groups`")

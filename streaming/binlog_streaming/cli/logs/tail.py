@@ -139,6 +139,11 @@ def tail(  # noqa: PLR0913 - the options of the command
     """Follow a log and give its changed rows as they are committed, until SIGINT or SIGTERM.
 
     Of a structured log, the events of a program.
+
+    For example:
+
+        binlog-stream tail /var/lib/mysql
+        binlog-stream tail /var/lib/mysql --resume shop.offset --output jsonl
     """
     begin = start_of(start, from_, timestamp)
     is_live = _is_live(output)

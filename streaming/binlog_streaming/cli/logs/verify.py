@@ -36,6 +36,10 @@ def verify(
     Each finding is a line with its place and the name of the condition; damage does not end the check. The exit status
     is 1 if there is an error. Data that is not written yet, at the end of a live log, is a remark. The last line shows
     if all changed rows are in the log: statements in the log's text change rows that no row event has.
+
+    For example:
+
+        binlog-stream verify /var/lib/mysql
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.formats.opening import verify_log
