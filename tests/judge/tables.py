@@ -193,13 +193,20 @@ def difference(server: ServerTable, target: TargetTable, *, left_out: Collection
     if missing:
         return ""
     read = [
-        [read_value(value, kind) for value in target.content.column(known[folded_name(name)]).to_pylist()]
+        [read_value(value, kind) for value in _values(target.content.column(known[folded_name(name)]))]
         for name, kind in pairs
     ]
     places = [(server.columns.index(name), kind) for name, kind in pairs]
     got = Counter(zip(*read, strict=True))
     wanted = Counter(tuple(server_value(row[at], kind) for at, kind in places) for row in server.rows)
     return "" if got == wanted else _told(got, wanted, [kind for _, kind in pairs])
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except OverflowError:  # a year that Python's dates do not have, and no server
+        return list(column.cast(pa.string()).to_pylist())
 
 
 def _compared_as(kind: str, target: TargetTable, name: str | None) -> str:

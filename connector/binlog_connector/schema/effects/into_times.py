@@ -20,10 +20,11 @@ from binlog_connector.schema.effects.conversion import (
     by_form,
     either,
     int64s,
+    plain,
     where_known,
 )
 from binlog_connector.schema.effects.number_times import moments_of_numbers, parts_of, times_of_numbers, whole_parts_of
-from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX, TimeReading, read_moment, read_time
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, TimeReading, read_moment, read_time
 from binlog_connector.schema.effects.times import DATE, DATETIME, TIME, TIMESTAMP
 from binlog_format.vendor import Vendor
 
@@ -50,7 +51,7 @@ def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
 
     def usual(texts: pa.Array) -> pa.Array:
         if new.type_name == TIME:
-            micros = np.clip(times.micros_of_times(texts), -_time_end(how), _time_end(how))
+            micros = np.clip(times.micros_of_times(texts), -times.time_end(how), times.time_end(how))
             return pa.array(micros, mask=texts.is_null().to_numpy(zero_copy_only=False))
         return texts.cast(pa.timestamp("us")).cast(pa.int64())
 
@@ -94,7 +95,7 @@ def times_of_numbers_in(old: ColumnSide, new: ColumnSide, how: Circumstances) ->
             whole, below, unknown = whole_parts_of(values)
         missing = values.is_null().to_numpy(zero_copy_only=False)
         if new.type_name == TIME:
-            micros, misfit, open_ones = times_of_numbers(whole, below, how, as_mysql=how.vendor is Vendor.MYSQL)
+            micros, misfit, open_ones = times_of_numbers(whole, below, how)
             zero = np.zeros(len(values), dtype=np.bool_)
         else:
             # A number below zero is no date, whatever it has after the point.
@@ -120,32 +121,26 @@ def stored(micros: Int64s, missing: Mask, new: ColumnSide, how: Circumstances) -
     """Microseconds of times, or of moments in the session's time zone, as a column of dates or times holds them."""
     if new.type_name == TIME:
         return _stored_times(micros, missing, new, how)
-    if new.type_name == DATE:
-        if how.vendor is Vendor.MYSQL:
-            micros = times.to_digits(micros, 0, how)
-        return Values(pa.array((micros // DAY).astype(np.int32), pa.int32(), mask=missing).cast(pa.date32()))
-    micros = times.to_digits(micros, new.fraction_digits, how)
     local = pa.array(micros, pa.int64(), mask=missing).cast(pa.timestamp("us"))
+    if new.type_name == DATE:
+        moments = times.rounded_moments(local, 0, how) if how.vendor is Vendor.MYSQL else Values(local)
+        return moments.then(plain(times.dates_of))
+    moments = times.rounded_moments(local, new.fraction_digits, how)
     if new.type_name == DATETIME:
-        return Values(local)
+        return moments
     shift = times.zone_shift(how)
     if isinstance(shift, str):
         # A server that needed the time zone for no value has not written it into the log.
         return where_known(local.cast(new.arrow_type), ~missing)
-    return shift.to_utc(local, how)
+    return moments.then(lambda values: shift.to_utc(values, how))
 
 
 def _stored_times(micros: Int64s, missing: Mask, new: ColumnSide, how: Circumstances) -> Values:
-    size = np.minimum(times.to_digits(np.abs(micros), new.fraction_digits, how), _time_end(how))
-    size = size // 10 ** (6 - new.fraction_digits) * 10 ** (6 - new.fraction_digits)
+    size = times.rounded_times(np.abs(micros), new.fraction_digits, how)
     signed = np.where(micros < 0, -size, size)
     if how.times_are_texts:
         return Values(times.time_texts(signed, ~missing, new.fraction_digits))
     return Values(pa.array(signed, mask=missing))
-
-
-def _time_end(how: Circumstances) -> int:
-    return TIME_MAX if how.vendor is Vendor.MYSQL else TIME_MAX + MICROS - 1
 
 
 def moments_of_times(_old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:

@@ -24,7 +24,7 @@ from binlog_connector.schema.effects.conversion import (
     where_known,
     where_unknown_too,
 )
-from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX
+from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def numbers_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
                 unknown = either(unknown, valid & (micros % MICROS != 0))
             size = np.abs(micros) if old.type_name == times.TIME else micros
             size = (size + MICROS // 2 if rounds else size) // MICROS * MICROS
+            unknown = either(unknown, valid & (size >= times.YEAR_10000))
             micros = np.where(micros < 0, -size, size) if old.type_name == times.TIME else size
         if old.type_name == times.TIME:
             whole = clock_numbers(micros)
@@ -186,14 +187,13 @@ def _with_century(numbers: Int64s) -> Int64s:
     return np.where(numbers < 0, -1, found)
 
 
-def times_of_numbers(
-    numbers: Int64s, fractions: Int64s, how: Circumstances, *, as_mysql: bool
-) -> tuple[Int64s, Mask, Mask]:
+def times_of_numbers(numbers: Int64s, fractions: Int64s, how: Circumstances) -> tuple[Int64s, Mask, Mask]:
     """Numbers and their millionths as times.
 
     Returns:
         Microseconds; where a strict session refuses the number; where the result is not known.
     """
+    as_mysql = how.vendor is Vendor.MYSQL
     size = np.abs(numbers)
     is_negative = (numbers < 0) | ((numbers == 0) & (fractions < 0))
     below = np.abs(fractions)
@@ -205,7 +205,7 @@ def times_of_numbers(
     # MySQL looks at minutes and seconds of numbers alone that are not too large, MariaDB at these first.
     wrong &= ~too_large if as_mysql else True
     micros = ((size // 10_000 * 60 + size // 100 % 100) * 60 + size % 100) * MICROS + below
-    end = TIME_MAX if as_mysql else TIME_MAX + MICROS - 1
+    end = times.time_end(how)
     micros = np.where(wrong, 0, np.where(too_large | (micros > end), end, micros))
     micros = np.where(is_negative, -micros, micros)
     misfit = wrong | too_large

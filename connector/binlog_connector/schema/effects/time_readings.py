@@ -104,7 +104,8 @@ def _is_odd(text: str, fields: _Fields, moment: TimeReading | None, how: Circums
         return False
     if digits == _ODD_YEAR_DIGITS:
         return True  # 123.01.24 is of the year 123
-    return moment.micros is not None and (digits == 1 or fields.found <= _FRACTIONS)  # 1.1.24 is of the year 1
+    # 1.1.24 is of the year 1, and in 2001.01.24 102030.5 there is no time.
+    return moment.micros is not None and (digits == 1 or fields.found <= _FRACTIONS or ":" not in consumed)
 
 
 def _fields(text: str) -> _Fields | None:
@@ -252,6 +253,8 @@ def _time_of_moment(text: str, how: Circumstances) -> TimeReading | None:
     is_partial = fields.found > _DAYS_FIELD and 0 in fields.values[1:3] and not _is_beyond(fields.values[:6])
     if moment is None or is_partial or _is_odd(text, fields, moment, how):
         return None
+    if moment is ZERO_DATE:
+        return None  # of February 30th newer versions take the time
     return NO_TIME if moment.micros is None else TimeReading(moment.micros % DAY, moment.misfit)
 
 

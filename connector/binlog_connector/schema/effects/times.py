@@ -22,7 +22,7 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     where_known,
 )
-from binlog_connector.schema.effects.time_readings import DAY, MICROS
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
@@ -38,6 +38,7 @@ MOMENTS: Final = frozenset({DATE, DATETIME, TIMESTAMP})
 TIMES: Final = MOMENTS | {TIME}
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5 = (1 << 31) * MICROS, (1 << 32) * MICROS
+YEAR_10000 = int(np.datetime64("10000-01-01T00:00", "us").astype(np.int64))
 
 
 def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -48,7 +49,7 @@ def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
             return _time_digits(old, new, how)
         if before == DATE or new.fraction_digits >= old.fraction_digits:
             return SAME
-        return Converted(_fraction(new.fraction_digits, how), "fractions of seconds lose digits")
+        return Converted(_fraction(new, how), "fractions of seconds lose digits")
     if after == DATE:
         return _to_date(old, how)
     if before == DATE and after == DATETIME:
@@ -56,16 +57,51 @@ def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     return _across_zones(old, new, how)
 
 
-def _fraction(digits: int, how: Circumstances) -> Conversion:
+def _fraction(new: ColumnSide, how: Circumstances) -> Conversion:
     """Moments with fewer digits of the fraction of a second."""
-    return plain(lambda values: _moments(to_digits(int64s(values), digits, how), values))
+    round_moments = rounded_timestamps if new.type_name == TIMESTAMP else rounded_moments
+    return lambda values: round_moments(values, new.fraction_digits, how)
 
 
-def to_digits(micros: Int64s, digits: int, how: Circumstances) -> Int64s:
+def _to_digits(micros: Int64s, digits: int, how: Circumstances) -> Int64s:
     """Microseconds with so many digits of a second."""
     unit = 10 ** (6 - digits)
     found: Int64s = (micros if how.cuts_fractions else micros + unit // 2) // unit * unit
     return found
+
+
+def rounded_moments(values: pa.Array, digits: int, how: Circumstances) -> Values:
+    """Moments of a DATETIME with so many digits of a second.
+
+    Where these would be in the year 10000, MySQL makes 0000-00-00, and MariaDB cuts digits off that it else rounds.
+    """
+    micros = int64s(values)
+    found = _to_digits(micros, digits, how)
+    beyond = found >= YEAR_10000
+    if how.vendor is Vendor.MYSQL:
+        return _zeroed(_moments(found, values), beyond, how)
+    unit = 10 ** (6 - digits)
+    return Values(_moments(np.where(beyond, micros // unit * unit, found), values))
+
+
+def rounded_timestamps(values: pa.Array, digits: int, how: Circumstances) -> Values:
+    """The same of a TIMESTAMP. MariaDB's last moment depends on its version and its processor."""
+    micros = int64s(values)
+    found = _to_digits(micros, digits, how)
+    beyond = [(micros < end) & (found >= end) for end in (_TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5)]
+    if how.vendor is Vendor.MYSQL:
+        return _zeroed(_moments(found, values), beyond[0], how)
+    return where_known(_moments(found, values), beyond[0] | beyond[1])
+
+
+def _zeroed(moments: pa.Array, misfits: Mask, how: Circumstances) -> Values:
+    """*moments*, of which *misfits* become 0000-00-00; a strict session refuses them."""
+    found = where_known(moments, misfits)
+    return Values(found.array) if _zero_date_is_null(how) else found
+
+
+def _zero_date_is_null(how: Circumstances) -> bool:
+    return not how.strict and how.null_may_be_zero_date
 
 
 def _moments(micros: Int64s, like: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
@@ -81,25 +117,39 @@ def _to_date(old: ColumnSide, how: Circumstances) -> Effect:
     else:
         shift = None
 
-    def convert(values: pa.Array) -> pa.Array:
+    def convert(values: pa.Array) -> Values:
         local = values if shift is None else shift.to_local(values)
-        micros = int64s(local)
-        if how.vendor is Vendor.MYSQL:
-            micros = to_digits(micros, 0, how)  # that matters just before midnight
-        days = micros // DAY
-        return _moments(days.astype(np.int64), local, pa.int32()).cast(pa.date32())
+        # Rounding matters just before midnight.
+        return (rounded_moments(local, 0, how) if how.vendor is Vendor.MYSQL else Values(local)).then(plain(dates_of))
 
-    return Converted(plain(convert), "times of day are cut off", may_fail=False)
+    return Converted(convert, "times of day are cut off", may_fail=how.vendor is Vendor.MYSQL)
+
+
+def dates_of(moments: pa.Array) -> pa.Array:
+    """Moments without their times of day."""
+    return _moments(int64s(moments) // DAY, moments, pa.int32()).cast(pa.date32())
 
 
 def _across_zones(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     shift = zone_shift(how)
     if isinstance(shift, str):
         return Unknown(shift)
-    cut = _fraction(min(new.fraction_digits, old.fraction_digits), how)
+    digits = min(new.fraction_digits, old.fraction_digits)
+
+    def cut(values: pa.Array) -> Values:
+        return rounded_moments(values, digits, how)
+
     if new.type_name == TIMESTAMP:
-        return Converted(lambda values: shift.to_utc(values, how).then(cut), "times change their time zone")
-    return Converted(lambda values: Values(shift.to_local(values)).then(cut), "times change their time zone")
+
+        def convert(values: pa.Array) -> Values:
+            return cut(values.cast(_LOCAL)).then(lambda moments: shift.to_utc(moments, how))
+
+    else:
+
+        def convert(values: pa.Array) -> Values:
+            return cut(shift.to_local(values))
+
+    return Converted(convert, "times change their time zone")
 
 
 class Shift:
@@ -134,9 +184,9 @@ class Shift:
         outside = valid & ((micros < MICROS) | (micros >= _TIMESTAMP_MAX))
         if not outside.any():
             return Values(moments) if unknown is None else where_known(moments, unknown)
-        # MariaDB 11.5 has more years, and what is in the first second is rounded, or is not.
+        # MariaDB 11.5 has more years.
         last = _TIMESTAMP_MAX if how.vendor is Vendor.MYSQL else _TIMESTAMP_MAX_SINCE_11_5
-        surely = outside & ((micros <= 0) | (micros >= last)) & (not how.strict and how.null_may_be_zero_date)
+        surely = outside & ((micros <= 0) | (micros >= last)) & _zero_date_is_null(how)
         # MariaDB keeps what such a moment has below a second, which makes a moment of 1970 of it.
         surely &= (micros % MICROS == 0) | (how.vendor is Vendor.MYSQL)
         zeroed = pc.if_else(mask_array(surely), pa.scalar(None, _UTC), moments)
@@ -160,18 +210,27 @@ def _time_digits(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
 
 
 def _through_micros(digits: int, how: Circumstances, *, rounds: bool) -> Conversion:
-    unit = 10 ** (6 - digits)
-
     def convert(values: pa.Array) -> pa.Array:
         micros = micros_of_times(values)
         if rounds:
-            size = np.abs(micros)
-            size = (size if how.cuts_fractions else size + unit // 2) // unit * unit
+            size = rounded_times(np.abs(micros), digits, how)
             micros = np.where(micros < 0, -size, size)
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         return time_texts(micros, valid, digits) if how.times_are_texts else pa.array(micros, mask=~valid)
 
     return plain(convert)
+
+
+def rounded_times(size: Int64s, digits: int, how: Circumstances) -> Int64s:
+    """Microseconds of times, without their sign, with so many digits of a second; at most those of the largest TIME."""
+    unit = 10 ** (6 - digits)
+    found: Int64s = np.minimum(_to_digits(size, digits, how), time_end(how)) // unit * unit
+    return found
+
+
+def time_end(how: Circumstances) -> int:
+    """Microseconds of the largest TIME."""
+    return TIME_MAX if how.vendor is Vendor.MYSQL else TIME_MAX + MICROS - 1
 
 
 def micros_of_times(values: pa.Array) -> Int64s:

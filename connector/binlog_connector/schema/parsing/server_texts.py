@@ -37,7 +37,8 @@ _SERVER_TEXT = re.compile(
     rf"CREATE (?:OR REPLACE )?TABLE (?:IF NOT EXISTS )?{_NAME}(?:\.{_NAME})? \(\n{_LINE}(?:,\n{_LINE})*\n\)"
     rf"(?P<options>(?:{_OPTION})*)(?: START TRANSACTION)?"
 )
-_NAMES_ENGINE = re.compile(r" (?:ENGINE|TYPE)=")
+_NAMES_ENGINE = re.compile(r" (?:ENGINE|TYPE)=(?!(?!InnoDB\b|MyISAM\b)(?i:innodb|myisam)\b)")
+"""A server spells engines in its own way, whatever a statement has."""
 _BARE_INTEGER = re.compile(rf"\n  {_NAME} (?:tiny|small|medium|big)?int(?!\()")
 
 # sql/sql_class.h: MODE_POSTGRESQL to MODE_MAXDB, MODE_NO_TABLE_OPTIONS to MODE_ANSI. Options are left out in them.

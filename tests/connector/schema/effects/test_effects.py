@@ -85,6 +85,8 @@ def test_values_stay(old: str, new: str) -> None:
 
 
 LAX = how(strict=False)
+ROUNDING = replace(how(), cuts_fractions=False)
+LAST_MOMENT = dt.datetime.max  # noqa: DTZ901 - of a column without a time zone
 CONVERSIONS = [
     ("DECIMAL(10,4)", "DECIMAL(5,2)", how(), [D("1.2550"), D("-1.2550"), None], [D("1.26"), D("-1.26"), None]),
     ("DECIMAL(10,4)", "DECIMAL(5,2)", LAX, [D("1234.5600"), D("-1234.0000")], [D("999.99"), D("-999.99")]),
@@ -123,7 +125,13 @@ CONVERSIONS = [
     ("TIME(3)", "TIME", how(MYSQL), ["10:00:00.999", "-10:00:00.500"], ["10:00:01", "-10:00:01"]),
     ("TIME(3)", "TIME", how(), ["-00:00:00.400"], ["00:00:00"]),
     ("TIME", "TIME(2)", how(), ["-838:59:59"], ["-838:59:59.00"]),
+    ("TIME(6)", "TIME(1)", ROUNDING, ["838:59:59.999999", "-10:00:00.950"], ["838:59:59.9", "-10:00:01.0"]),
     ("DATE", "DATETIME", how(), [dt.date(2024, 1, 2)], [moment(2024, 1, 2)]),
+    ("DATETIME(6)", "DATETIME", how(MYSQL, strict=False), [LAST_MOMENT], [None]),
+    ("DATETIME(6)", "DATETIME(1)", ROUNDING, [LAST_MOMENT], [LAST_MOMENT.replace(microsecond=900_000)]),
+    ("DATETIME(6)", "DATE", how(MYSQL, strict=False), [LAST_MOMENT], [None]),
+    ("VARCHAR(40)", "DATETIME(3)", how(MYSQL, strict=False), [str(LAST_MOMENT)], [None]),
+    ("VARCHAR(40)", "DATE", how(MYSQL, strict=False), [str(LAST_MOMENT)], [None]),
     ("DATE", "VARCHAR(10)", how(), [dt.date(999, 1, 2)], ["0999-01-02"]),
     ("DATETIME", "VARCHAR(30)", how(), [moment(2024, 1, 2, 3, 4, 5)], ["2024-01-02 03:04:05"]),
     ("VARCHAR(20)", "DATE", how(), ["2024-02-29"], [dt.date(2024, 2, 29)]),
@@ -205,9 +213,20 @@ def test_null_becomes_the_time_of_the_statement_in_a_timestamp_that_must_not_be_
         # Each is something that one of the servers, or a version of it, reads in its own way.
         ("DATE", ["2024--05-11", "+86101", "596.27", "991228 b", "19701109a", "1T2", "2024-01-02\u00e9"]),
         ("DATETIME", ["839:11:28.5 b", "69-02-13  :00.9", "2024-01-02 03:04:05.6789012", "2024-01-02 03:04:05+02:00"]),
+        ("DATETIME", ["2001.11.11 232309.499999"]),
         (
             "TIME",
-            ["+52", ":29", "007.E0", "99109 :24", "69/11/28T1:", "1 10:00:00", "2023-10-31 b", "9999-00-1 13:13:12,"],
+            [
+                "2023-02-29 09:00:23.8",
+                "+52",
+                ":29",
+                "007.E0",
+                "99109 :24",
+                "69/11/28T1:",
+                "1 10:00:00",
+                "2023-10-31 b",
+                "9999-00-1 13:13:12,",
+            ],
         ),
         ("INT", ["\n7"]),
         ("YEAR", ["+7", "20e2"]),
@@ -221,6 +240,21 @@ def test_text_that_servers_do_not_agree_on_is_unknown(new: str, texts: list[str]
     unknown = found.convert(pa.array(texts)).unknown
     assert unknown is not None
     assert unknown.all()
+
+
+@pytest.mark.parametrize("old", ["TIMESTAMP(6) NULL", "DATETIME(6)"])
+def test_last_moment_of_a_timestamp_is_not_rounded_to_one_that_it_lacks(old: str) -> None:
+    moments = [moment(2038, 1, 19, 3, 14, 7, 999_999), moment(2038, 1, 19, 3, 14, 7, 400_000)]
+    kind = pa.timestamp("us", tz="UTC" if old.startswith("TIMESTAMP") else None)
+    rounded = [None, dt.datetime(2038, 1, 19, 3, 14, 7, tzinfo=dt.UTC)]
+    # MySQL makes 0000-00-00 of it, and what MariaDB does depends on the version and the processor.
+    mysql, mariadb = how(MYSQL, strict=False, zone="+00:00"), replace(ROUNDING, moment=Moment(0, 0, "+00:00"))
+    for circumstances, unknown in ((mysql, [False, False]), (mariadb, [True, False])):
+        found = effect(old, "TIMESTAMP NULL", circumstances)
+        assert isinstance(found, Converted)
+        after = found.convert(pa.array(moments, pa.timestamp("us")).cast(kind))
+        assert after.array.to_pylist() == rounded
+        assert (after.unknown.tolist() if after.unknown is not None else [False, False]) == unknown
 
 
 def test_moment_that_a_timestamp_lacks_becomes_none_or_is_unknown() -> None:

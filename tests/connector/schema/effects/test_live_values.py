@@ -45,7 +45,18 @@ NEW = (
         "YEAR",
         "BIT(8)",
     ),
-    *("YEAR", "DATE", "TIME", "TIME(3)", "DATETIME", "DATETIME(3)", "TIMESTAMP(6) NULL", "VARCHAR(3)", "VARBINARY(5)"),
+    *(
+        "YEAR",
+        "DATE",
+        "TIME",
+        "TIME(3)",
+        "DATETIME",
+        "DATETIME(3)",
+        "TIMESTAMP(6) NULL",
+        "TIMESTAMP NULL",
+        "VARCHAR(3)",
+        "VARBINARY(5)",
+    ),
     *(
         "ENUM('a','b','c')",
         "ENUM('10','1','2')",
@@ -55,6 +66,14 @@ NEW = (
     ),
 )
 UNKNOWN_SHARE_MAX = 0.1
+_ENDS = (
+    "9999-12-31 23:59:59",
+    "2038-01-19 03:14:07",
+    "1970-01-01 00:00:00",
+    "2106-02-07 06:28:15",
+    "2024-01-01 23:59:59",
+)
+"""Last and first seconds of types: what is rounded there may have no place."""
 _AT_ROW = re.compile(r"at row (\d+)")
 
 
@@ -112,10 +131,13 @@ class Values:
         return self._of(f"{hours}:{self._two()}:{self._two()}", f"{hours}:{self._two()}", hours * 2 + self._two()) + end
 
     def _moment(self) -> str:
+        below = self._of("000000", "400000", "500000", "960000", "999999", "123456")
+        if self._chance.random() < 0.2:
+            return f"{self._of(*_ENDS)}.{below}"
         year = self._of("0001", "0999", "1900", "1969", "1970", "1999", "2024", "2038", "2106", "9999")
         day = f"{self._chance.randint(1, 12):02}-{self._chance.randint(1, 28):02}"
         clock = f"{self._chance.randint(0, 23):02}:{self._of('00', '59')}:{self._of('00', '59')}"
-        return f"{year}-{day} {clock}.{self._of('000000', '499999', '500000', '999999', '123456')}"
+        return f"{year}-{day} {clock}.{below}"
 
     def _text(self) -> str:
         words = self._of("", "a", "abc", "\u00e9", "-", ".", "::", "b,a", "a,b,a", "B", "x,", "1,2", "a b")
