@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     SpellOption = Callable[[str, str | None], str | None]
 
+_CLOSEST = 3
+_OF_EXPRESSIONS = re.compile(r"[\\()\[\]{}^$*+?|]")
 _OPTION = re.compile(r"\boption (?P<name>[A-Za-z][\w.]*\w)(?:=(?P<value>\w+))?")
 
 
@@ -36,6 +38,17 @@ def told_options(text: str, spell: SpellOption) -> str:
 def count_text(number: int, singular: str, plural: str | None = None) -> str:
     """`1 table`, `2 tables`."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def closest_names(asked: str, names: Iterable[str]) -> str:
+    """The three of *names* that are most like *asked*, a regular expression, and the number of the others."""
+    import difflib  # takes a moment to load: only for mistakes
+
+    known = sorted(set(names))
+    plain = _OF_EXPRESSIONS.sub("", asked)
+    close = difflib.get_close_matches(plain, known, n=_CLOSEST, cutoff=0.0)
+    more = f" and {len(known) - len(close):,} more" if len(known) > len(close) else ""
+    return f"{', '.join(close)}{more}" if close else "none"
 
 
 def visible(text: str) -> str:

@@ -20,10 +20,9 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from tests.docs.help_examples import calls_in, help_examples
 from tests.docs.live_logs import PATIENCE_S, LiveLog, demo_log, mariadb_log
 from tests.docs.markdown import CodeBlock, code_blocks, command_lines
-from tests.program import PROGRAM, run_program
+from tests.program import PROGRAM, calls_in, help_examples, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import pytest
 
 from binlog_streaming.cli.app import VERBATIM_COMMANDS
 from binlog_streaming.cli.logs.bread.arguments import parse_arguments
-from tests.docs.help_examples import all_commands, calls_in, help_examples
 from tests.docs.markdown import REPO, command_lines
+from tests.program import all_commands, calls_in, help_examples
 
 EXAMPLES = help_examples()
 WIDTH_MAX = 73

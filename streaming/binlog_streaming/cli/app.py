@@ -25,7 +25,7 @@ from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, storage_error
 from binlog_format.kernels import watch_compiling
 from binlog_format.messages import told_options
-from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, VisibleFormatter, escaped, print_traceback
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, VisibleFormatter, escaped, name_job, print_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,6 +133,7 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
+    name_job(None)
     register_commands(sys.argv[1:])
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())

@@ -8,9 +8,19 @@ from typing import Annotated
 import typer
 
 from binlog_format.rows.decoding import TimeType, ZeroDates
+from binlog_streaming.cli.output import JOB_PLACE, name_job
+
+
+def _named(place: str) -> str:
+    name_job(place)
+    return place
+
 
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB.toml", help="The job file; or the folder or URL that mirror writes to.")
+    str,
+    typer.Argument(
+        metavar=JOB_PLACE, callback=_named, help="The job file; or the folder or URL that mirror writes to."
+    ),
 ]
 TablesOption = Annotated[
     str | None,

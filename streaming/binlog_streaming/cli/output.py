@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -80,6 +81,21 @@ def stopped_by_signals(stop_running: Callable[[], None], *, ends_at_once: bool =
             signal.signal(number, handler)
 
 
+JOB_PLACE = "JOB.toml"
+"""Word for the job file in messages, in place of which a person reads its name: `name_job`."""
+_job: list[str] = []
+
+
+def name_job(place: str | None) -> None:
+    """Show *place* where messages name the job file, as words of a shell; None: none is known."""
+    _job[:] = [] if place is None else [shlex.quote(place)]
+
+
+def with_job(text: str) -> str:
+    """*text* with the name of the job file that the command was given."""
+    return text.replace(JOB_PLACE, _job[0]) if _job else text
+
+
 def output_console() -> Console:
     """Console for tables: as wide as the terminal, and wide enough without one."""
     console = Console(highlight=False, emoji=False)
@@ -88,12 +104,12 @@ def output_console() -> Console:
 
 def escaped(text: str) -> str:
     """*text* as it is, where Rich takes brackets for markup and a terminal control characters for commands."""
-    return escape(visible(text))
+    return escape(visible(with_job(text)))
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print one line for people; names in it may contain whatever a server's users like."""
-    typer.echo(printable(text), err=err)
+    typer.echo(printable(with_job(text)), err=err)
 
 
 class VisibleFormatter(logging.Formatter):
@@ -101,7 +117,7 @@ class VisibleFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record."""
-        return visible_lines(super().format(record))
+        return visible_lines(with_job(super().format(record)))
 
     def formatException(self, ei: tuple[object, ...]) -> str:
         """The text of an exception; see `traceback_text`."""

@@ -8,8 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.log.log import shown_position
+from binlog_format.messages import closest_names
 from binlog_format.position import Position
-from binlog_streaming.cli.output import write_json
+from binlog_streaming.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format import Log
+    from binlog_format.log.log import ReadRange
     from binlog_format.rows.json.json_rows import JsonStyle
 
     class View(Protocol):
@@ -26,21 +28,31 @@ if TYPE_CHECKING:
             """JSON styles of its batches; known after the first batch."""
 
 
-TABLES_HINT = "The events command, without --tables, lists what tables there are"
+def tables_there(log: Log, part: ReadRange, asked: str) -> str:
+    """The tables in a part of a log that are most like what was asked for, as a sentence."""
+    from binlog_format.rows.table_events import TableMaps  # compiled code: only for mistakes
+
+    maps, names = TableMaps(), set[str]()
+    for block in part.blocks(log):
+        names.update(touched.layout.full_name for touched in maps.resolve(block))
+    return f"Tables with changes there: {closest_names(asked, names)}"
 
 
-def warned_of_none(batches: Iterator[pa.RecordBatch], tables: str, *, is_all: bool) -> Iterator[pa.RecordBatch]:
+def warned_of_none(
+    batches: Iterator[pa.RecordBatch], tables: str, log: Log, part: ReadRange, *, is_all: bool
+) -> Iterator[pa.RecordBatch]:
     """*batches* of the tables that were named; where there are none, a warning follows.
 
     Args:
         batches: The first one with rows is read at once.
-        is_all: They are of the whole log.
+        part: What they are of.
+        is_all: It is the whole log.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is not None:
         return itertools.chain([first], batches)
     where = "the log" if is_all else "this part of the log"
-    print(f"warning: {where} has no changes of {tables}. {TABLES_HINT}", file=sys.stderr)  # noqa: T201
+    say(f"warning: {where} has no changes of '{tables}'. {tables_there(log, part, tables)}", err=True)
     return iter(())
 
 

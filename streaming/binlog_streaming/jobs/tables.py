@@ -1,8 +1,12 @@
-"""Report on a table of a job: `report_table` asks its sink, which refuses the same as later; `where_it_stops`."""
+"""Report on a table of a job: `report_table` asks its sink, which refuses the same as later; `where_it_stops`.
+
+Notes about tables, each once with the names of all its tables: `merged_notes`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,10 +26,11 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.choices import Deletes, Mode
 from binlog_streaming.settings.names import as_job_setting
+from binlog_streaming.status.wording import NAMES_SHOWN_MAX, names_text
 from binlog_streaming.tables.open_targets import target_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.job_state import Written
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job, TableRule
+
+_NAME, _EXPRESSION = "\0name\0", "\0expression\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,3 +292,23 @@ def told(name: str, error: BinlogError) -> str:
     hint = f". {error.hint}" if error.hint is not None else ""
     reason = error.reason if name in error.reason else f"{name}: {error.reason}"
     return told_options(f"[{error.condition}] {reason}{hint}", as_job_setting)
+
+
+def merged_notes(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Texts about tables, those of one wording as one. *notes*: name of a table, and a text that contains the name."""
+    tables: dict[str, list[str]] = {}
+    for name, text in notes:
+        wording = text.replace(f"'{re.escape(name)}'", _EXPRESSION).replace(f"{name}: ", _NAME, 1)
+        # Elsewhere in a text the name is a part of what is told of this table alone.
+        known = tables.setdefault(wording if _NAME in wording and name not in wording else text, [])
+        if name not in known:
+            known.append(name)
+    return [_with_names(wording, names) for wording, names in tables.items()]
+
+
+def _with_names(wording: str, names: list[str]) -> str:
+    # A command for some tables of many would leave the others as they are.
+    expression = "" if len(names) > NAMES_SHOWN_MAX else f"'{','.join(map(re.escape, names))}'"
+    if not expression:
+        wording = wording.replace(f" --tables {_EXPRESSION}", "")
+    return wording.replace(_EXPRESSION, expression).replace(_NAME, f"{names_text(names)}: ")

@@ -359,7 +359,8 @@ def cast_array(array: pa.Array, column: pa.Field) -> pa.Array:
             "JSON_VALUE",
             f"column {column.name}, whose values are kept as variants: {error.reason}: {value}",
             hint='Set json = "text", name another target, and let this job build the table anew from the log; or, with '
-            'on_error = "set_aside", correct the value on the server and take its rows with binlog-stream snapshot',
+            'on_error = "set_aside", correct the value on the server and take its rows with '
+            "binlog-stream snapshot JOB.toml --server URL",
         ) from error
 
 

@@ -343,6 +343,6 @@ def incomplete(name: TableName, lacking: Iterable[TableName] = ()) -> TableError
         f"{name}: its rows begin before the part of the log that is read: there is no CREATE TABLE or TRUNCATE of it "
         f"in that part, and the log does not begin with the server's first transaction{told}",
         hint='A target would lack all earlier rows. Set begin = "snapshot" for this table, and take its rows with '
-        'binlog-stream snapshot; or begin = "empty" if it was empty then, or if gaps are wanted; or keep it with mode '
-        "changelog; or leave it out (option source.excludeTables)",
+        'binlog-stream snapshot JOB.toml --server URL; or begin = "empty" if it was empty then, or if gaps are wanted; '
+        "or keep it with mode changelog; or leave it out (option source.excludeTables)",
     )

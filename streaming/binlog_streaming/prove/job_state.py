@@ -192,7 +192,7 @@ class _Patience:
         rests = f"and has not moved for {PATIENCE_S:.0f} s" if stopped is None else f"and does not run{stopped}"
         return TableError(
             "STANDS_ELSEWHERE",
-            f"{self.table}: the job {job.name} has come to {told}, {rests}; {why}",
+            f"{self.table}: job {job.name!r} has come to {told}, {rests}; {why}",
             hint="Let the job run meanwhile: binlog-stream run JOB.toml",
         )
 

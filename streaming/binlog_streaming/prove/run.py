@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import BinlogError, SchemaError, ServerError
+from binlog_format.errors import BinlogError, ServerError
 from binlog_format.messages import count_text
 from binlog_format.names import folded_name
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.job_state import TableSelection
+from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.prove.column_forms import table_forms
 from binlog_streaming.prove.comparison import (
     ProofOutcome,
@@ -39,7 +40,7 @@ from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.server_checks import check_mark_rights, check_server, lock_refusal, rights_refusal
-from binlog_streaming.snapshot.server_tables import JobTables, find_server_tables
+from binlog_streaming.snapshot.server_tables import JobTables, find_server_tables, no_table_found
 from binlog_streaming.snapshot.source_table import TableLock, read_table
 from binlog_streaming.snapshot.sql_text import prepare_session, table_sql
 
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 TRIES = 5
 """Number of attempts with a table that is altered again and again."""
-_SET_ASIDE = "the job has set it aside, or cannot use its snapshot (binlog-stream check)"
+_SET_ASIDE = "the job has set it aside, or cannot use its snapshot: binlog-stream check JOB.toml tells why"
 
 
 class BetweenError(DisturbedError):
@@ -234,9 +235,7 @@ class JobProof:
             of_job = JobTables(self.job)
             unseen = of_job.unseen_tables([table.name for table in found], tables)
             if not found and not unseen:
-                hint = "See [[tables]] and --tables"
-                reason = "the server shows no table that is asked for"
-                raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
+                raise no_table_found(session, self.job, tables)
             check_mark_rights(session, repairs=self.repairs)
             begin_writing(session, self.job.source)
             if self.repairs:
@@ -320,7 +319,7 @@ class JobProof:
         if not of_job.is_complete(table.name):
             return (
                 ProofOutcome.NOT_COMPARED,
-                "it is not complete in the job: binlog-stream snapshot brings its earlier rows",
+                f"it is not complete in the job: {snapshot_command(table.name)} brings its earlier rows",
             )
         return None
 
@@ -362,7 +361,7 @@ def _repaired(session: ServerSession, table: ServerTable, results: Sequence[Proo
             repaired = count_text(repair.repair(keys), "row is", "rows are")
             told = f"repair: {count_text(len(keys), 'key')}, {repaired} in the log; the job applies them"
         else:
-            told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
+            told = f"not repaired: {obstacle}; {snapshot_command(table.name)} takes the table again"
     except BinlogError as error:
         told = f"not repaired: {error}"
     return [replace(result, repair=told) if result.outcome is ProofOutcome.DIFFERENT else result for result in results]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import BinlogError, SchemaError
+from binlog_format.messages import closest_names
 from binlog_format.names import folded_name
 from binlog_format.position import Place, Position
 from binlog_format.views.filters import TableFilter
@@ -104,11 +105,13 @@ class TwoJobsProof:
         wanted = TableFilter(tables)
         names = sorted(name for name in job.tables | other.tables if wanted.accepts_name(*name))
         if not names:
+            written = map(str, job.tables | other.tables)
+            asked = "" if tables is None else f": --tables '{tables}'"
             raise SchemaError(
                 "TABLE_NOT_FOUND",
-                "neither job has written a table that is asked for",
+                f"neither job has written a table that is asked for{asked}",
                 at=Place(self.job.checkpoint),
-                hint="See [[tables]] and --tables",
+                hint=f"Tables that were written: {closest_names(tables or '', written)}",
             )
         results = []
         for name in names:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import SchemaError
 from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.server_checks import check_databases, check_mark_rights, check_server
-from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.server_tables import find_server_tables, no_table_found
 from binlog_streaming.snapshot.source_table import locked_definition, read_columns
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def plan_definitions(
     check_is_writer(session, job.source.path, job.source.format)
     found = [table for table in find_server_tables(session, job, tables) if among is None or table.name in among]
     if not found:
-        reason = "the server shows no table that is asked for"
-        raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint="See [[tables]] and --tables")
+        raise no_table_found(session, job, tables)
     check_mark_rights(session)
     check_databases(session, {SNAPSHOT_DATABASE})
     names = [table.name for table in found]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.predicate_parser import column_names, parse_predicate
-from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.vendor import REPLICA_WORDS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
@@ -21,7 +20,14 @@ from binlog_streaming.snapshot.server_checks import (
     rights_refusal,
     unlogged_databases,
 )
-from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, TopicsTables, find_others, find_server_tables
+from binlog_streaming.snapshot.server_tables import (
+    JobTables,
+    LeftOut,
+    TopicsTables,
+    find_others,
+    find_server_tables,
+    no_table_found,
+)
 from binlog_streaming.snapshot.source_table import TableLock
 
 if TYPE_CHECKING:
@@ -118,8 +124,7 @@ def make_plan(
     found = find_server_tables(session, job, tables)
     unseen = of_job.unseen([table.name for table in found], tables)
     if not found:
-        hint = f"Of the job's tables it does not show {', '.join(unseen)}" if unseen else "See [[tables]] and --tables"
-        raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
+        raise no_table_found(session, job, tables, unseen)
     is_all = tables is not None or restart
     wanted = [table for table in found if is_all or not of_job.is_complete(table.name)]
     check_mark_rights(session)

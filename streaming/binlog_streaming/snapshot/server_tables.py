@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_format.errors import SchemaError
+from binlog_format.messages import closest_names
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -103,6 +105,29 @@ def find_server_tables(session: ServerSession, job: Job | PublishJob, tables: st
         tables: Only these of them: regular expressions on `database.table`, separated by commas.
     """
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
+
+
+def no_table_found(
+    session: ServerSession, job: Job | PublishJob, tables: str | None, unseen: Sequence[str] = ()
+) -> SchemaError:
+    """The error for `find_server_tables` without a result. *unseen*: tables of the job that are not shown."""
+    rows = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+        " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+    )
+    shown = [TableName(schema, name) for schema, name in rows if schema not in _NOT_USERS]
+    rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
+    selected = [name for name in shown if any(rule.accepts_name(*name) for rule in rules)]
+    selects = ", ".join(f"'{rule.select}'" for rule in job.tables)
+    if unseen:
+        hint = f"Of the job's tables it does not show {', '.join(unseen)}"
+    elif selected and tables is not None:
+        hint = f"Tables that the job selects: {closest_names(tables, map(str, selected))}"
+    else:
+        hint = f"Tables that it shows to this account: {closest_names(tables or selects, map(str, shown))}"
+    asked = f"select = {selects}" if tables is None else f"--tables '{tables}' of those that the job selects"
+    reason = f"the server shows no table that is asked for: {asked}"
+    return SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
 
 
 def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None) -> tuple[LeftOut, ...]:

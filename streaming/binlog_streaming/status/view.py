@@ -342,7 +342,8 @@ def view_of(job: AnyJob) -> JobView:
                 "MISSING",
                 "the job has recorded nothing yet",
                 at=Place(file.path),
-                hint="It has not run, or not since it records how it is; binlog-stream check tells what it would do",
+                hint="It has not run, or not since it records how it is; "
+                "binlog-stream check JOB.toml tells what it would do",
             )
         return state
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from binlog_streaming.status.model import BatchStatus, LogStatus, PurgeStatus, RecordedStatus
 
 
-_NAMES_SHOWN_MAX = 20
+NAMES_SHOWN_MAX = 20
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 # What moves the cursor, ends a line, or turns the direction of what follows.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -64,8 +64,8 @@ def clock_text(seconds: float, now: float) -> str:
 
 def names_text(names: Sequence[str]) -> str:
     """The first names, and the number of the others."""
-    more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if len(names) > _NAMES_SHOWN_MAX else ""
-    return f"{', '.join(names[:_NAMES_SHOWN_MAX])}{more}"
+    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    return f"{', '.join(names[:NAMES_SHOWN_MAX])}{more}"
 
 
 def without_access(text: str) -> str:
@@ -216,7 +216,7 @@ def _hazards(state: RecordedStatus, log: LogStatus | None) -> list[_Part]:
     if aside:
         first = aside[0]
         reason = str(first.set_aside).rstrip(".")
-        advice = f"{first.name} does not go on: {reason}. Bring it back with binlog-stream replay or snapshot."
+        advice = f"{first.name} does not go on: {reason}. Bring it back with binlog-stream replay JOB.toml or snapshot."
         parts.append((Level.WARNING, f"{count_text(len(aside), 'table')} set aside", advice))
     cut = [table for table in state.tables if table.snapshot is not None and table.snapshot.problem is not None]
     if cut and cut[0].snapshot is not None:

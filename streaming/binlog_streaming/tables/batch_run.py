@@ -315,7 +315,7 @@ class BatchVersions:
         if last is None:
             raise OptionError(
                 "INVALID_VALUE",
-                f"{self._uri}: no batch of job {self._job.name} is recorded there",
+                f"{self._uri}: no batch of job {self._job.name!r} is recorded there",
                 hint="Batches are recorded as they are written, for Delta and Iceberg tables",
             )
         tables = tuple(held[key] for key in sorted(held))

@@ -199,6 +199,6 @@ def target_gone(name: TableName, mode: Mode | str, uri: str) -> TableError:
     return TableError(
         "TARGET_GONE",
         f"{name}: {uri} was written by this job ({mode}), and is not there any more",
-        hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay; or "
-        "delete the checkpoint and the other tables too, and let the job build all of them anew",
+        hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay "
+        "JOB.toml; or delete the checkpoint and the other tables too, and let the job build all of them anew",
     )

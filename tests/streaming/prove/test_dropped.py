@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_format.errors import SchemaError
 from binlog_streaming.prove.comparison import ProofOutcome
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.two_jobs import TwoJobsProof
@@ -18,8 +20,6 @@ from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql, session_on, url_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.prove.comparison import ProofProgress, ProofResult
     from binlog_streaming.settings import Job
@@ -186,3 +186,22 @@ def test_two_jobs_that_do_not_agree_that_a_table_was_dropped_are_not_equal(
     assert result.outcome is ProofOutcome.NOT_COMPARED
     assert result.reason.startswith("in the job it was dropped at 0-1-")
     assert result.reason.endswith(", in the other job it exists")
+
+
+def test_an_expression_that_matches_nothing_is_told_with_the_closest_names(
+    shared_server: MariaDbServer, job: Job
+) -> None:
+    run_sql(shared_server, ["CREATE TABLE shop.orders (id INT PRIMARY KEY)", "CREATE DATABASE IF NOT EXISTS other"])
+    run_sql(shared_server, ["CREATE OR REPLACE TABLE other.odd (id INT PRIMARY KEY)"])
+    with pytest.raises(SchemaError, match=r"TABLE_NOT_FOUND\].*--tables 'shop\\.ordesr' of") as raised:
+        prove(shared_server, job, r"shop\.ordesr")
+    assert raised.value.hint == "Tables that the job selects: shop.orders, shop.c, shop.b and 2 more"
+    elsewhere = job_on(shared_server, Path(job.checkpoint).parent / "new", TableRule(select="shop.ordesr"))
+    with pytest.raises(SchemaError, match=r"select = 'shop.ordesr'") as raised:
+        prove(shared_server, elsewhere)
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("Tables that it shows to this account: shop.orders, ")
+    with pytest.raises(SchemaError, match="neither job has written") as raised:
+        TwoJobsProof(job, job, lambda _: None, lambda _: None).prove("shop.aa")
+    assert raised.value.hint == "Tables that were written: shop.a, shop.c, shop.b"
+    run_sql(shared_server, ["DROP DATABASE other"])

@@ -21,6 +21,7 @@ from binlog_streaming.cli.status.observing import (
     StatusTokenOption,
     address_error,
 )
+from binlog_streaming.jobs.tables import merged_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -285,12 +286,16 @@ def _print_tables(job: Job, report: JobReport) -> None:
         ("into", f"{job.sink.directory} ({job.sink.format})"),
     ]
     notes = [f"\nNot wanted: {escaped(', '.join(report.left_out))}"] if report.left_out else []
-    notes += _notes(_WARNING, (*(text for table in report.tables for text in table.warnings), *report.warnings))
-    notes += _notes(_SET_ASIDE, report.table_problems if report.sets_aside else ())
-    notes += _notes(_PROBLEM, report.problems)
+    of_tables = merged_notes((table.name, text) for table in report.tables for text in table.warnings)
+    notes += _notes(_WARNING, (*of_tables, *report.warnings))
+    of_tables = merged_notes((table.name, text) for table in report.tables for text in table.problems)
+    notes += _notes(_SET_ASIDE if report.sets_aside else _PROBLEM, of_tables)
+    problems = (*report.places, *report.changed, *report.statements)
+    notes += _notes(_PROBLEM, problems)
     aside = sum(bool(table.problems) for table in report.tables) if report.sets_aside else 0
     good = f"It can run: {count_text(len(report.tables) - aside, 'table')}"
-    verdict = _verdict(report.problems, f"{good}, {aside:,} would be set aside." if aside else f"{good}.")
+    problems = problems if report.sets_aside else (*problems, *of_tables)
+    verdict = _verdict(problems, f"{good}, {aside:,} would be set aside." if aside else f"{good}.")
     _print(facts, _tables(report.tables) if report.tables else None, notes, verdict)
 
 

@@ -10,7 +10,7 @@ from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
-from binlog_streaming.cli.output import Output, PathArgument, say
+from binlog_streaming.cli.output import Output, PathArgument, name_job, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.choices import (
     DEFAULT_FORMAT,
@@ -103,6 +103,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
 
         binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once
     """
+    name_job(to)
     from binlog_format import open_log
     from binlog_streaming.jobs.mirror import mirror_job, remember
 

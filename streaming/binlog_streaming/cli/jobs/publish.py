@@ -12,7 +12,7 @@ from binlog_format.position import Place
 from binlog_streaming.cli.jobs.run import OnceOption
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
-from binlog_streaming.cli.output import Output, say
+from binlog_streaming.cli.output import Output, name_job, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str 
     if "://" in job or Path(job).is_dir():
         hint = f"Without a job file: binlog-stream publish {job} --to HOST:PORT/PREFIX"
         raise OptionError("INVALID_VALUE", "expected a job file, got a folder or a URL", at=Place(job), hint=hint)
+    name_job(job)
     return load_publish_job(Path(job))
 
 

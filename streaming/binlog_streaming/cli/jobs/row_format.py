@@ -10,6 +10,7 @@ from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_format.messages import visible
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter
+from binlog_streaming.cli.output import with_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,4 +50,4 @@ class RowFormatWarnings:
                 self._say(f"{number:,} {what}")
 
     def _say(self, text: str) -> None:
-        self._console.print(visible(f"warning: {text}"), style="yellow")
+        self._console.print(visible(with_job(f"warning: {text}")), style="yellow")

@@ -28,11 +28,11 @@ from binlog_streaming.cli.options import (
 )
 from binlog_streaming.cli.output import PathArgument, escaped, output_console, print_rows
 from binlog_streaming.cli.tabular import (
-    TABLES_HINT,
     json_rows,
     limited,
     position_text,
     shortened,
+    tables_there,
     warned_of_none,
     write_batches,
 )
@@ -183,7 +183,7 @@ def changes(  # noqa: PLR0913 - the options of the command
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(history.following(blocks, path, part.start))
         if file is None and limit != 0 and (tables or table):
-            batches = _some(batches, table, tables, is_all=start is None and end is None)
+            batches = _some(batches, table, tables, log, part, is_all=start is None and end is None)
         if file is not None:
             _write_file(limited(batches, limit), selected, table, FileFormat(output.value), file)
         elif output is not ChangesOutput.TABLE:
@@ -205,14 +205,21 @@ def _check(view: ShownView, table: str | None, output: ChangesOutput, file: Path
 
 
 def _some(
-    batches: Iterator[pa.RecordBatch], table: str | None, tables: str | None, *, is_all: bool
+    batches: Iterator[pa.RecordBatch],
+    table: str | None,
+    tables: str | None,
+    log: Log,
+    part: ReadRange,
+    *,
+    is_all: bool,
 ) -> Iterator[pa.RecordBatch]:
     """*batches*; where they hold nothing of the tables that were named, that is reported."""
     if table is None or not is_all:
-        return warned_of_none(batches, str(table or tables), is_all=is_all)
+        return warned_of_none(batches, str(table or tables), log, part, is_all=is_all)
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=TABLES_HINT)
+        hint = tables_there(log, part, table)
+        raise SchemaError("TABLE_NOT_FOUND", f"the log has no changes of table {table}", hint=hint)
     return itertools.chain([first], batches)
 
 
@@ -256,7 +263,7 @@ def _write_file(
         raise SchemaError(
             "TABLE_NOT_FOUND",
             f"there are no changes of table {table} here, and nothing else describes its columns",
-            hint=TABLES_HINT,
+            hint="binlog-stream changes without FILE tells which tables have some",
         )
 
     rows = write_file(batches, schema_without_rows, file_format, file)

@@ -60,7 +60,7 @@ def events(
         view = EventsView(tables=accepted, groups=part.groups)
         batches = view.batches(expanded(part.stored_blocks(log)))
         if tables and limit != 0:
-            batches = warned_of_none(batches, tables, is_all=start is None and end is None)
+            batches = warned_of_none(batches, tables, log, part, is_all=start is None and end is None)
         if output is Output.JSONL:
             write_batches(batches, view, limit)
         else:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.check import MIB, ScanOption
-from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, name_job, output_console, with_job, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def _job_at(target: str | None) -> AnyJob | None:
     if target is None:
         return None
     is_mirror = "://" not in target and (Path(target) / OWN_FOLDER).is_dir()
-    return any_job_at(target) if target.endswith(".toml") or is_mirror else None
+    if not target.endswith(".toml") and not is_mirror:
+        return None
+    name_job(target)
+    return any_job_at(target)
 
 
 def _server_findings(
@@ -125,10 +128,10 @@ def _print(findings: list[DoctorFinding]) -> None:
     for name in ("", "where", "what", "found, and what to do"):
         table.add_column(name, no_wrap=name in ("", "where"), overflow="fold")
     for finding in findings:
-        text = Text(visible(finding.found))
+        text = Text(visible(with_job(finding.found)))
         if finding.fix:
             is_ok = finding.health is Health.OK
-            text.append(f"\n{'' if is_ok else '→ '}{visible(finding.fix)}", style="dim" if is_ok else "bold")
+            text.append(f"\n{'' if is_ok else '→ '}{visible(with_job(finding.fix))}", style="dim" if is_ok else "bold")
         table.add_row(Text(finding.health, STYLES[finding.health]), finding.area, Text(visible(finding.what)), text)
     console.print(table)
     wrong = sum(finding.health is Health.WRONG for finding in findings)

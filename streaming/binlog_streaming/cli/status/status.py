@@ -13,7 +13,7 @@ from rich.text import Text
 
 from binlog_format.messages import count_text
 from binlog_streaming.cli.options import JobArgument
-from binlog_streaming.cli.output import output_console, write_json_lines
+from binlog_streaming.cli.output import output_console, with_job, write_json_lines
 from binlog_streaming.status.model import MINUTES_MAX, Level, PurgeRisk
 from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, visible
 
@@ -100,8 +100,8 @@ _NONE = "-"
 def render(status: JobStatus) -> RenderableType:
     """All of it."""
     verdict, state = status.verdict, status.state
-    parts: list[RenderableType] = [Text(visible(verdict.text), style=f"bold {STYLES[verdict.level]}")]
-    parts += [Text(visible(line), style="dim") for line in verdict.advice]
+    parts: list[RenderableType] = [Text(visible(with_job(verdict.text)), style=f"bold {STYLES[verdict.level]}")]
+    parts += [Text(visible(with_job(line)), style="dim") for line in verdict.advice]
     parts += ["", _facts(status)]
     if state.tables:
         parts += ["", _tables(status)]
@@ -109,8 +109,8 @@ def render(status: JobStatus) -> RenderableType:
         parts += ["", _batches(status)]
     for error in state.errors[-3:]:
         when = f"{clock_text(error.at, status.now)}: "
-        parts += [Text.assemble("\n", (when, "dim"), (visible(error.text), "red"))]
-        parts += [Text(visible(error.hint))] if error.hint else []
+        parts += [Text.assemble("\n", (when, "dim"), (visible(with_job(error.text)), "red"))]
+        parts += [Text(visible(with_job(error.hint)))] if error.hint else []
     return Group(*parts)
 
 
@@ -143,7 +143,7 @@ def _behind(status: JobStatus) -> str:
     if log is None:
         return "it reads no log"
     if log.problem is not None:
-        return f"not known: {visible(log.problem)}"
+        return f"not known: {visible(with_job(log.problem))}"
     if log.size == 0:
         return "nothing waits"
     age = "" if log.waiting_seconds is None else f"{duration_text(log.waiting_seconds)}, "
@@ -159,7 +159,7 @@ def _safe(status: JobStatus) -> str:
         return f"for {left}, until the server may remove {visible(purge.file)} (it keeps files for {kept})"
     return {
         PurgeRisk.NONE: "an archive keeps what the server removes",
-        PurgeRisk.GONE: f"no: {visible(purge.reason)}",
+        PurgeRisk.GONE: f"no: {visible(with_job(purge.reason))}",
     }.get(purge.risk, "not known")
 
 

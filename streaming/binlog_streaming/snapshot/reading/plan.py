@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.schema.snapshot_marks import created_table
-from binlog_format.errors import SchemaError, ServerError
+from binlog_format.errors import ServerError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.rows.column_types import NO_METADATA_HINT
@@ -17,7 +17,7 @@ from binlog_format.vendor import Vendor
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.server_checks import lock_refusal, rights_refusal
-from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, find_others, find_server_tables
+from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, find_others, find_server_tables, no_table_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,8 +119,7 @@ def plan_reading(
     found = find_server_tables(session, job, tables)
     unseen = of_job.unseen([table.name for table in found], tables)
     if not found:
-        hint = f"Of the job's tables it does not show {', '.join(unseen)}" if unseen else "See [[tables]] and --tables"
-        raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
+        raise no_table_found(session, job, tables, unseen)
     wanted = [table for table in found if tables is not None or not of_job.is_complete(table.name)]
     left_out = tuple(_left_out(session, wanted, is_live=at is None))
     refused = {left.name for left in left_out}

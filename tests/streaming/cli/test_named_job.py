@@ -1,0 +1,36 @@
+"""Messages that name a job file name the one that the command was given, as words of a shell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_streaming.cli.output import name_job, with_job
+from binlog_streaming.settings import Job, Sink, Source, TableRule
+from binlog_streaming.settings.text import job_text
+from tests.program import run_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(("name", "shown"), [("shop.toml", "shop.toml"), ("my shop.toml", "'my shop.toml'")])
+def test_a_hint_names_the_job_file_of_the_command(tmp_path: Path, name: str, shown: str) -> None:
+    job = Job(
+        source=Source(path=str(tmp_path / "log")),
+        sink=Sink(directory=str(tmp_path / "tables")),
+        checkpoint=str(tmp_path / "checkpoint"),
+        tables=(TableRule(),),
+    )
+    (tmp_path / name).write_text(job_text(job))
+    done = run_program("status", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"binlog-stream check {shown} tells what it would do" in done.stderr
+    assert "JOB.toml" not in done.stderr
+
+
+def test_without_a_job_file_the_word_stays() -> None:
+    name_job(None)
+    assert with_job("binlog-stream run JOB.toml") == "binlog-stream run JOB.toml"
+    assert "JOB.toml" in run_program("run", "--help").stdout
