@@ -96,7 +96,8 @@ def plan_batch(
     for row in rows:
         if row["database"] is not None:
             planning.take_rows(row)
-    own = (row for row in rows if row["database"] is None or row["index"] is not None)  # others: no table of the job
+    # Others are of no table of the job. Rows that cannot be understood have no index either.
+    own = (row for row in rows if row["database"] is None or row["index"] is not None or row.get("problem") is not None)
     end = max((Position.of(row["end"]) for row in own), default=None)
     scope = planning.job_state.scope
     if log is not None and first is not None and scope.foreign_keys is None:

@@ -574,6 +574,21 @@ def test_table_that_cannot_be_understood_is_set_aside_and_others_go_on(tmp_path:
     assert record(aside).set_aside == ()
 
 
+def test_table_that_cannot_be_understood_is_set_aside_where_a_batch_has_nothing_else(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.sql"
+    schema.write_text("CREATE TABLE shop.orders (id INT PRIMARY KEY)")
+    aside = job(tmp_path, source={"schemaFile": str(schema)}, top={"on_error": OnError.SET_ASIDE})
+    batches: list[BatchProgress] = []
+    with ShopLog(tmp_path / "log") as writer:  # the start of a server would be something else in the batch
+        writer.insert(ITEMS, (1, "x"))
+        run(aside)
+        writer.insert(ORDERS, (1, "a"))
+        run(aside, listener=batches.append)
+    (stopped,) = record(aside).set_aside
+    assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-2")
+    assert [batch.set_aside for batch in batches] == [[stopped]]
+
+
 @pytest.mark.parametrize(
     ("created", "begin", "is_assumed"),
     [
