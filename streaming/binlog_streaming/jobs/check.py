@@ -293,14 +293,15 @@ def _with_state(
 ) -> TableReport:
     """Report if the table is complete, or set aside; *statements* stop only a job that applies it."""
     name = TableName.parse(report.name)
-    stopped = job_state.set_aside.get(name)
+    stopped, snapshot = job_state.set_aside.get(name), job_state.snapshots.get(name)
     if stopped is not None:
         text = (
             f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
         )
-        return replace(report, complete=job_state.complete.get(name), problems=(), warnings=(*report.warnings, text))
+        lost = [] if snapshot is None or snapshot.problem is None else _of_snapshot(snapshot)
+        warnings = (*report.warnings, text, *lost)
+        return replace(report, complete=job_state.complete.get(name), problems=(), warnings=warnings)
     rule = job.tables[report.rule]
-    snapshot = job_state.snapshots.get(name)
     if snapshot is not None:
         report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
     if job_state.waits(SelectedTable(name, rule)) and not begins_there:

@@ -123,7 +123,7 @@ class Planning:
     def state_change(self) -> StateChange:
         """Facts for later batches."""
         for name in self.refusals:
-            self.snapshots.stop(name, "the table was set aside")
+            self.snapshots.lose(name, "the table was set aside")
         returned = frozenset(name for name in self.returning if name not in self.refusals)
         waiting = frozenset(name for name in self.tables if not self.snapshots.is_live(name))
         return StateChange(

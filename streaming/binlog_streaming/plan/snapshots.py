@@ -210,6 +210,15 @@ class Snapshots:
         if place is not None:
             self._used.setdefault(name, []).append((place, ""))
 
+    def lose(self, name: TableName, problem: str) -> None:
+        """Nothing of the batch is applied to a table, so a snapshot that it has a part of does not complete it."""
+        snapshot = self.tables.get(name)
+        if snapshot is None or snapshot.problem is not None:
+            return
+        is_of_batch = any(used == snapshot.snapshot for _, used in self._used.get(name, ()))
+        if snapshot.is_open or is_of_batch or self._at_start.get(name) == snapshot.snapshot:
+            self.tables[name] = msgspec.structs.replace(snapshot, problem=problem)
+
     def key_of(self, snapshot: str) -> tuple[str, ...] | None:
         """Key columns of the table of a snapshot; None: its start lies before the log that was read."""
         return self._keys.get(snapshot)

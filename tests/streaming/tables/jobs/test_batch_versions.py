@@ -96,7 +96,7 @@ def test_tables_that_change_hands_are_gone_on_with(job: Job) -> None:
 
 def test_what_is_not_there_is_said(job: Job) -> None:
     kept = BatchVersions(job)
-    with pytest.raises(OptionError, match=r"no batch of job orders is recorded"):
+    with pytest.raises(OptionError, match=r"no batch of job 'orders' is recorded"):
         kept.at()
     kept.record("q", 0, POSITION, "0-1-10", [progress("s.a", "1")])
     with pytest.raises(OptionError, match=r"--at: 0-1-11 is not in the tables yet: they have 0-1-10"):
