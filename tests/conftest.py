@@ -96,7 +96,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @functools.cache
 def _is_slow(path: Path) -> bool:
-    return any(path == TESTS / part or TESTS / part in path.parents for part in SLOW)
+    place = f"{path}/"
+    return any(place.startswith(f"{TESTS}/{part}/") for part in SLOW)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -876,13 +876,14 @@ def test_rows_of_delta_tables_keep_their_ids(
         write(target, replace(MIRROR_COMMIT_ID, batch_id=batch_id))
         target.maintain(target.sink)
 
-    for batch_id in range(1, 4):
+    # The second time in files that the first one has marked or written anew. Each look by Spark takes seconds of the
+    # processor; ids and versions that one of two writers gets wrong stay wrong, and are seen after the other one, too.
+    for batch_id in (1, 2):
         patches = Patches(numbers(5), pa.table({"value": [True]}))
         change = change_of([(2, f"u{batch_id}"), (100 + batch_id, "n")], [10 + batch_id], patches=patches)
         write(batch_id, lambda target, commit_id, change=change: target.merge(change, commit_id))  # type: ignore[misc]
-        check({2, 5}, {10 + batch_id})
         session.sql(f"UPDATE {table} SET value = 'spark' WHERE id = {batch_id + 5}")
-        check({batch_id + 5}, set())
+        check({2, 5, batch_id + 5}, {10 + batch_id})
     session.sql(f"OPTIMIZE {table}")
     check(set(), set())
     write(7, lambda target, commit_id: target.evolve(MORE_FILLED, commit_id))
