@@ -133,6 +133,7 @@ class UnsupportedError(BinlogError):
             "EVENT_TYPE",
             "COLUMN_TYPE",
             "ZERO_DATE",
+            "INVALID_TEXT",
             "ROW_IMAGE",
             "ENCRYPTED",
             "STATEMENT_FORMAT",

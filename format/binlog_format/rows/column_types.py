@@ -100,12 +100,20 @@ class BadValueError(Exception):
         return CorruptError("BAD_EVENT", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
 
 
-class ZeroDateError(BadValueError):
-    """A sound value that is no date, where `Decoding.zero_dates` refuses those."""
+class UnsupportedValueError(BadValueError):
+    """A value that a server stores, and that is not read as `Decoding` is; `column_array` makes an `UnsupportedError`.
+
+    Args:
+        subclass: Of that error.
+    """
+
+    def __init__(self, subclass: str, index: int, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(index, reason, hint=hint)
+        self._subclass = subclass
 
     def named(self, name: str) -> BinlogError:
         """The error for a value of the column *name*."""
-        return UnsupportedError("ZERO_DATE", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
+        return UnsupportedError(self._subclass, f"{name}: value {self.index}: {self.reason}", hint=self.hint)
 
 
 def value_widths(layout: TableLayout) -> Int32s:

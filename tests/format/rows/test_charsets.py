@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_format.errors import CorruptError
+from binlog_format.errors import UnsupportedError
 from binlog_format.events.charset_layout import (
     CHARSET_OF_COLLATION,
     CODECS,
@@ -129,9 +129,9 @@ def test_unicode_encodings_become_utf8(charset: str, values: list[str | None]) -
         ("dec8", "a4"),
     ],
 )
-def test_bytes_that_are_no_text_are_damage_or_replaced(charset: str, content: str) -> None:
+def test_bytes_that_are_no_text_are_refused_or_replaced(charset: str, content: str) -> None:
     values = [b"", bytes.fromhex(content)]
-    with pytest.raises(CorruptError) as raised:
+    with pytest.raises(UnsupportedError) as raised:
         read_texts(charset, values)
     assert "shop.orders.c: value 1: " in str(raised.value)
     assert f"{len(values[1])} bytes {content} are not {charset}. With option replaceInvalidText=true" in str(
@@ -143,7 +143,7 @@ def test_bytes_that_are_no_text_are_damage_or_replaced(charset: str, content: st
 
 
 def test_shown_bytes_are_short() -> None:
-    with pytest.raises(CorruptError) as raised:
+    with pytest.raises(UnsupportedError) as raised:
         read_texts("ascii", [b"\xff" * 500])
     assert f"500 bytes {'ff' * 64}... are not ascii" in str(raised.value)
 
@@ -169,15 +169,15 @@ def test_any_bytes_give_text_or_a_named_error(charset: str, values: list[bytes])
     replaced = read_texts(charset, values, REPLACING)
     try:
         wanted = read_texts(charset, values)
-    except CorruptError:
+    except UnsupportedError:
         assert any("\ufffd" in text for text in replaced)
     else:
         assert replaced == wanted
 
 
-def test_text_that_only_looks_valid_when_joined_is_damage() -> None:
+def test_text_that_only_looks_valid_when_joined_is_refused() -> None:
     """One character over the border of two values."""
-    with pytest.raises(CorruptError, match="value 0: 1 bytes c3 are not utf8mb4"):
+    with pytest.raises(UnsupportedError, match="value 0: 1 bytes c3 are not utf8mb4"):
         read_texts("utf8mb4", [b"\xc3", b"\xa9"])
 
 
@@ -309,7 +309,7 @@ def test_mixed_utf8_is_checked_wherever_characters_fall(parts: list[list[str]], 
     try:
         wanted = [value.decode() for value in encoded]
     except UnicodeDecodeError:
-        with pytest.raises(CorruptError, match="are not utf8mb4"):
+        with pytest.raises(UnsupportedError, match="are not utf8mb4"):
             read_texts("utf8mb4", list(encoded))
     else:
         assert read_texts("utf8mb4", list(encoded)) == wanted

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 from binlog_format.events.table_map_layout import OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import array_mask, fixed_array, numbers_array, text_array, validity
-from binlog_format.rows.column_types import BadValueError, Family, ZeroDateError, check_text_size, old_digits, old_width
+from binlog_format.rows.column_types import (
+    BadValueError,
+    Family,
+    UnsupportedValueError,
+    check_text_size,
+    old_digits,
+    old_width,
+)
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values import temporal_kernels as kernels
@@ -228,7 +235,8 @@ def _shown(column: Column, data: Bytes, offsets: Int32s, valid: Mask, values: pa
     if decoding.zero_dates is ZeroDates.TEXT:
         return _texts(column, data, offsets, values, zero)
     if len(zero):
-        raise ZeroDateError(
+        raise UnsupportedValueError(
+            "ZERO_DATE",
             int(zero[0]),
             "a zero or partial date, or a day that is in no calendar",
             hint="Without option zeroDates=error such dates are null",

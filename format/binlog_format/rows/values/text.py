@@ -27,6 +27,7 @@ from binlog_format.rows.column_types import (
     TEXT_SIZE_MAX,
     BadValueError,
     Family,
+    UnsupportedValueError,
     check_gathered,
     check_text_size,
     column_name,
@@ -166,12 +167,14 @@ def _replaced(offsets: Int32s, texts: Bytes, size_max: int, valid: Mask) -> pa.A
     return pa.array(replaced, pa.string())
 
 
-def _not_text(charset: str, values: RowValues, index: int) -> BadValueError:
+def _not_text(charset: str, values: RowValues, index: int) -> UnsupportedValueError:
     start = int(values.offsets[index])
     size = int.from_bytes(values.data[start : start + values.prefix].tobytes(), "little")
     start += values.prefix
     shown = values.data[start : start + min(size, _SHOWN_BYTES)].tobytes().hex() + "..." * (size > _SHOWN_BYTES)
-    return BadValueError(
+    # Servers store what is well formed, as codes of gbk and sjis that no character has.
+    return UnsupportedValueError(
+        "INVALID_TEXT",
         index,
         f"{size} bytes {row_value(shown)} are not {charset}",
         hint="With option replaceInvalidText=true they become U+FFFD",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -587,6 +588,26 @@ def test_table_that_cannot_be_understood_is_set_aside_where_a_batch_has_nothing_
     (stopped,) = record(aside).set_aside
     assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-2")
     assert [batch.set_aside for batch in batches] == [[stopped]]
+
+
+def test_text_that_is_none_in_its_character_set_stops_its_table_alone(tmp_path: Path) -> None:
+    as_bytes = wanted("orders", ID, replace(NAME, sql_type="varbinary(20)"))
+
+    def three(writer: ShopLog) -> None:
+        writer.insert(ORDERS, (1, "a"))
+        writer.insert(as_bytes, (2, b"b\xff"), seen_as=ORDERS)
+        writer.insert(ITEMS, (2, "y"))
+
+    log(tmp_path, three)
+    with pytest.raises(UnsupportedError, match=r"INVALID_TEXT\].*shop\.orders\.name: value 1"):
+        run(job(tmp_path))
+    aside = job(tmp_path, top={"on_error": OnError.SET_ASIDE})
+    run(aside)
+    assert rows(tmp_path, "items") == [(2, "y")]
+    (stopped,) = record(aside).set_aside
+    assert stopped.name == TableName("shop", "orders")
+    give_back(job(tmp_path, top={"on_error": OnError.SET_ASIDE}, source={"replaceInvalidText": True}))
+    assert rows(tmp_path, "orders") == [(1, "a"), (2, "b\ufffd")]
 
 
 @pytest.mark.parametrize(
