@@ -69,10 +69,12 @@ class ServerFacts(NamedTuple):
     Attributes:
         lower_case_table_names: As the server has it.
         system_time_zone: What its time zone `SYSTEM` is called there, often by letters that several zones have (CST).
+        expiry_seconds: Time for which it keeps a file that it no longer writes; 0: it removes none by time.
     """
 
     lower_case_table_names: LowerCase
     system_time_zone: str
+    expiry_seconds: int
 
 
 def facts_of(server: str, password_file: str | None) -> ServerFacts:
@@ -83,7 +85,7 @@ def facts_of(server: str, password_file: str | None) -> ServerFacts:
     address = ServerAddress.parse(server)
     with connect(address, find_credentials(address.user, password_file)) as session:
         ((folds, zone),) = session.rows("SELECT @@GLOBAL.lower_case_table_names, @@GLOBAL.system_time_zone")
-        return ServerFacts(cast("LowerCase", int(str(folds))), str(zone))
+        return ServerFacts(cast("LowerCase", int(str(folds))), str(zone), int(session.expiry_seconds()))
 
 
 def _lines(brought: BroughtDefinitions) -> Iterator[str]:

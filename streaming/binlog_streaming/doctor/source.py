@@ -162,8 +162,7 @@ def _expiry(session: ServerSession, job: AnyJob | None) -> Iterator[DoctorFindin
             yield _server_finding(
                 name, Health.WARNING, text, f"SET GLOBAL {name} = 0, or keep an archive (docs/archive.md)"
             )
-    seconds = float(session.variable("binlog_expire_logs_seconds") or 0)
-    seconds = seconds or 86_400 * float(session.variable("expire_logs_days") or 0)
+    seconds = session.expiry_seconds()
     if not seconds:
         yield _server_finding("expiry", Health.OK, "it removes no files by time")
         return

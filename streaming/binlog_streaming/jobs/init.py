@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
@@ -13,7 +13,7 @@ from binlog_format.source_file import with_places
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
-from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableRule
+from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, Status, TableRule
 from binlog_streaming.settings.publish_model import OFFSETS_TOPIC, FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.source_models import EventLogSource, EventTablesJob
 from binlog_streaming.settings.source_texts import event_job_text, publish_job_text
@@ -34,12 +34,27 @@ TABLES_SHOWN_MAX = 200
 """Tables named in a comment; a log can hold thousands."""
 
 
+class ServerSettings(NamedTuple):
+    """Settings of a job that only its server knows; None: they are not known.
+
+    Attributes:
+        system_time_zone: `source.systemTimeZone`.
+        purge_after: `status.purge_after`.
+    """
+
+    system_time_zone: str | None = None
+    purge_after: str | None = None
+
+
+NO_SERVER = ServerSettings()
+
+
 def init_text(
     path: str,
     *,
     schema_file: str | None = None,
     lower_case_table_names: LowerCase | None = None,
-    system_time_zone: str | None = None,
+    server: ServerSettings = NO_SERVER,
     table_format: TableFormat = DEFAULT_FORMAT,
     scan_size: int,
     on_progress: OnProgress | None = None,
@@ -81,11 +96,12 @@ def init_text(
             exclude_tables=_excluded(unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
-            system_time_zone=system_time_zone,
+            system_time_zone=server.system_time_zone,
         ),
         sink=Sink(directory="tables", format=table_format),
         checkpoint="checkpoint",
         tables=tuple(rules),
+        status=Status(purge_after=server.purge_after),
     )
     return job_text(job, rule_comments=comments, exclude_comment=_why_excluded(unknown))
 
@@ -117,7 +133,7 @@ def publish_init_text(
     *,
     schema_file: str | None = None,
     lower_case_table_names: LowerCase | None = None,
-    system_time_zone: str | None = None,
+    server: ServerSettings = NO_SERVER,
     connector: StoredOffset | None = None,
     scan_size: int,
     on_progress: OnProgress | None = None,
@@ -150,7 +166,7 @@ def publish_init_text(
             exclude_tables=_excluded(unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
-            system_time_zone=system_time_zone,
+            system_time_zone=server.system_time_zone,
             debezium_offset=None if connector is None else connector.fields,
         ),
         sink=KafkaSink(
@@ -160,6 +176,7 @@ def publish_init_text(
             offsets_topic=OFFSETS_TOPIC,
         ),
         checkpoint="checkpoint",
+        status=Status(purge_after=server.purge_after),
     )
     return publish_job_text(job, rule_comments={0: comments}, exclude_comment=_why_excluded(unknown))
 

@@ -177,6 +177,11 @@ class ServerSession:
         rows = self.rows("SHOW GLOBAL VARIABLES LIKE %s", name.replace("_", r"\_"))
         return str(rows[0][1]) if rows else None
 
+    def expiry_seconds(self) -> float:
+        """Time for which the server keeps a log file that it no longer writes; 0: it removes none by time."""
+        seconds = float(self.variable("binlog_expire_logs_seconds") or 0)
+        return seconds or 86_400 * float(self.variable("expire_logs_days") or 0)
+
     def try_execute(self, statement: str, *values: object) -> int:
         """`execute` for callers that decide by the error's number."""
         with self._connection.cursor(Cursor) as cursor:

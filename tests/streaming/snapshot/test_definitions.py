@@ -20,7 +20,7 @@ from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.settings import Begin, OnCascade, TableRule
+from binlog_streaming.settings import Begin, OnCascade, TableRule, load_job
 from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
@@ -257,11 +257,16 @@ def test_definitions_have_no_options_of_rows(
 def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
     run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "INSERT INTO shop.child (id, p) VALUES (44, 4)"])
     arguments = ("init", server.binlog_directory, "--server", url_of(server))
+    run_sql(server, ["SET GLOBAL binlog_expire_logs_seconds = 259200"])
     done = run_program(*arguments, cwd=tmp_path, environment={"BINLOG_STREAM_PASSWORD": server.password})
     assert done.returncode == 0, done.stderr
     assert "2 definitions are in the log" in done.stderr
     assert "[source]" in done.stdout
     assert "\nlowerCaseTableNames = 0\n" in done.stdout
+    assert '\npurge_after = "3d"\n' in done.stdout
+    (tmp_path / "job.toml").write_text(done.stdout)
+    assert load_job(tmp_path / "job.toml").status.purge_after_seconds == 259200
+    run_sql(server, ["SET GLOBAL binlog_expire_logs_seconds = 3700"])
     is_utc = server_rows(server, "(SELECT @@system_time_zone) t") == [("UTC",)]
     assert ('\nsystemTimeZone = "UTC"\n' in done.stdout, "set systemTimeZone" in done.stderr) == (is_utc, not is_utc)
     done = run_program(
@@ -269,6 +274,8 @@ def test_init_brings_definitions(server: MariaDbServer, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "\nlowerCaseTableNames = 0\n" in done.stdout
+    assert '\npurge_after = "3700s"\n' in done.stdout
+    run_sql(server, ["SET GLOBAL binlog_expire_logs_seconds = 0"])
 
 
 def test_foreign_keys_are_known_after_reading_without_a_mark(server: MariaDbServer, tmp_path: Path) -> None:

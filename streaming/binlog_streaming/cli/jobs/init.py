@@ -20,9 +20,11 @@ from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, TableFormat
 
 if TYPE_CHECKING:
+    from binlog_streaming.jobs.init import ServerSettings
     from binlog_streaming.settings.model import LowerCase
 
 
+_DAY = 86_400
 _UTC = "UTC"
 
 
@@ -70,7 +72,7 @@ def init(  # noqa: PLR0913 - the options of the command
 
     With --server the definitions of these tables are written into the log of the server, which must write this log: the
     log lacks them for older tables (foreign keys, generated columns, UUID). No rows are copied. The file then has the
-    server's lower_case_table_names, and its time zone if that is UTC.
+    server's lower_case_table_names, its time zone if that is UTC, and the time after which it removes log files.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md. With --from-debezium it has the topic_prefix of that connector, and starts where it was stopped:
@@ -80,18 +82,14 @@ def init(  # noqa: PLR0913 - the options of the command
         raise typer.BadParameter("topics have none: it is for --for tables", param_hint="--format")
     if sink is not SinkKind.KAFKA and from_debezium is not None:
         raise typer.BadParameter("it is for --for kafka", param_hint="--from-debezium")
-    lower_case, time_zone = cast("LowerCase | None", lower_case_table_names), None
-    if server is not None:
-        password = None if password_file is None else str(password_file)
-        from binlog_streaming.cli.definitions import facts_of
-
-        _bring_definitions(path, server, password, scan * MIB)
-        facts = facts_of(server, password)
-        lower_case = facts.lower_case_table_names if lower_case is None else lower_case
-        time_zone = _unambiguous(facts.system_time_zone)
     # Compiled code takes a moment to load: not for --help.
+    from binlog_streaming.jobs.init import NO_SERVER, init_text, publish_init_text
+
+    lower_case, settings = cast("LowerCase | None", lower_case_table_names), NO_SERVER
+    if server is not None:
+        found, settings = _settings_of(path, server, None if password_file is None else str(password_file), scan * MIB)
+        lower_case = found if lower_case is None else lower_case
     from binlog_connector.following.debezium_offset import stored_offset
-    from binlog_streaming.jobs.init import init_text, publish_init_text
 
     schemas = None if schema_file is None else str(schema_file)
     with progress_bar("Looking for tables") as on_progress:
@@ -100,7 +98,7 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
-                system_time_zone=time_zone,
+                server=settings,
                 connector=None if from_debezium is None else stored_offset(from_debezium),
                 scan_size=scan * MIB,
                 on_progress=on_progress,
@@ -110,12 +108,23 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
-                system_time_zone=time_zone,
+                server=settings,
                 table_format=table_format or DEFAULT_FORMAT,
                 scan_size=scan * MIB,
                 on_progress=on_progress,
             )
     typer.echo(text, nl=False)
+
+
+def _settings_of(path: str, server: str, password_file: str | None, scan_size: int) -> tuple[LowerCase, ServerSettings]:
+    """Write definitions into the log of a server, and ask it for its settings."""
+    from binlog_streaming.cli.definitions import facts_of
+    from binlog_streaming.jobs.init import ServerSettings
+
+    _bring_definitions(path, server, password_file, scan_size)
+    facts = facts_of(server, password_file)
+    settings = ServerSettings(_unambiguous(facts.system_time_zone), _duration(facts.expiry_seconds))
+    return facts.lower_case_table_names, settings
 
 
 def _unambiguous(system_time_zone: str) -> str | None:
@@ -128,6 +137,13 @@ def _unambiguous(system_time_zone: str) -> str | None:
         err=True,
     )
     return None
+
+
+def _duration(seconds: int) -> str | None:
+    """A time as a job file has it; None: there is no limit."""
+    if not seconds:
+        return None
+    return f"{seconds // _DAY}d" if seconds % _DAY == 0 else f"{seconds}s"
 
 
 def _bring_definitions(path: str, server: str, password_file: str | None, scan_size: int) -> None:
