@@ -235,3 +235,13 @@ def test_wrong_use(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text("nonsense")
     assert run_program("doctor", file).returncode == 2
+
+
+def test_settings_are_named_as_the_job_file_has_them(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    file = tmp_path / "job.toml"
+    file.write_text('checkpoint = "cp"\n[source]\npath = "empty"\n[sink]\ndirectory = "tables"\n')
+    status, found = examined(file)
+    assert status == 1
+    advice = found["job", "check"]["fix"]
+    assert 'source.format = "structured" reads one' in advice

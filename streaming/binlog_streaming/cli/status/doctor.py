@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from binlog_format.messages import count_text
+from binlog_format.messages import count_text, told_options
 from binlog_streaming.cli.jobs.check import MIB, ScanOption
 from binlog_streaming.cli.output import Output, OutputOption, name_job, output_console, with_job, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -56,19 +56,24 @@ def doctor(
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.doctor import Health
-    from binlog_streaming.status.wording import without_access
 
     with progress_bar("Looking for tables") as on_progress:
         found = _findings(target, server, password_file, scan * MIB, on_progress)
-        findings = [
-            replace(finding, found=without_access(finding.found), fix=without_access(finding.fix)) for finding in found
-        ]
+        findings = [replace(finding, found=_shown(finding.found), fix=_shown(finding.fix)) for finding in found]
     if output is Output.JSONL:
         write_json_lines(msgspec.to_builtins(finding) for finding in findings)
     else:
         _print(findings)
     if any(finding.health is Health.WRONG for finding in findings):
         raise typer.Exit(1)
+
+
+def _shown(text: str) -> str:
+    """*text* with settings as a job file has them, and without passwords."""
+    from binlog_streaming.settings.names import as_job_setting
+    from binlog_streaming.status.wording import without_access
+
+    return without_access(told_options(text, as_job_setting))
 
 
 def _findings(
