@@ -86,8 +86,14 @@ class Family(NamedTuple):
     decode: Callable[[Column, Bytes, Int32s, Decoding], pa.Array]
 
 
+DEFINITION_HINT = (
+    "A statement that changed the table is not in this log (a session with sql_log_bin=0, a filter, a replica's own "
+    "ALTER): start after it with a schema file made then; binlog_row_metadata=FULL on the server makes schemas needless"
+)
+
+
 class BadValueError(Exception):
-    """A value that no server writes; `column_array` makes a `CorruptError` with the column's name of it."""
+    """A value that no server writes into such a column; `column_array` makes an error with the column's name of it."""
 
     def __init__(self, index: int, reason: str, *, hint: str | None = None) -> None:
         super().__init__(index, reason)
@@ -95,9 +101,20 @@ class BadValueError(Exception):
         self.reason = reason
         self.hint = hint
 
-    def named(self, name: str) -> BinlogError:
-        """The error for a value of the column *name*."""
-        return CorruptError("BAD_EVENT", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
+    def named(self, name: str, *, is_defined: bool) -> BinlogError:
+        """The error for a value of the column *name*.
+
+        Args:
+            is_defined: A definition beside the log's own tells what the column is: it may be one of another time.
+        """
+        what = f"{name}: value {self.index}: {self.reason}"
+        if not is_defined:
+            return CorruptError("BAD_EVENT", what, hint=self.hint)
+        return SchemaError(
+            "COLUMN_MISMATCH",
+            f"{what}: the definition is not that of the table in the log, or the value is damaged",
+            hint=DEFINITION_HINT,
+        )
 
 
 class UnsupportedValueError(BadValueError):
@@ -111,7 +128,7 @@ class UnsupportedValueError(BadValueError):
         super().__init__(index, reason, hint=hint)
         self._subclass = subclass
 
-    def named(self, name: str) -> BinlogError:
+    def named(self, name: str, *, is_defined: bool) -> BinlogError:  # noqa: ARG002 - a sound value of any definition
         """The error for a value of the column *name*."""
         return UnsupportedError(self._subclass, f"{name}: value {self.index}: {self.reason}", hint=self.hint)
 

@@ -93,7 +93,7 @@ def column_array(
     try:
         return family.decode(layout.columns[column], data, offsets, decoding)
     except BadValueError as error:
-        raise error.named(column_name(layout, column)) from error
+        raise error.named(column_name(layout, column), is_defined=bool(layout.completion)) from error
 
 
 def _family(layout: TableLayout, index: int) -> Family:

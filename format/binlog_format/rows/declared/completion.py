@@ -15,6 +15,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType, can_be_hash
 from binlog_format.names import folded_name
+from binlog_format.rows.column_types import DEFINITION_HINT
 from binlog_format.rows.declared.declared_types import DeclaredDefault, Generated, character_size, fits, split_declared
 from binlog_format.vendor import Vendor
 
@@ -171,7 +172,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
             "COLUMN_COUNT_MISMATCH",
             f"{layout.full_name}: the log has {len(layout.columns)} columns, {source} has {len(completion.columns)}: "
             + _both_lists(layout, completion),
-            hint=_HINT if is_given else _DDL_HINT,
+            hint=_HINT if is_given else DEFINITION_HINT,
         )
     for number, (column, schema_column) in enumerate(zip(layout.columns, completion.columns, strict=True)):
         why = contradiction(layout, column, schema_column)
@@ -180,7 +181,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
                 "COLUMN_MISMATCH",
                 f"{layout.full_name}: column {number + 1}: {why}: {source} is not that of the table in the "
                 f"log: {_both_lists(layout, completion)}",
-                hint=_HINT if is_given else _DDL_HINT,
+                hint=_HINT if is_given else DEFINITION_HINT,
             )
     joined = may_be_joined(layout)
     columns = tuple(
@@ -216,10 +217,6 @@ def _declared(layout: TableLayout, completion: LayoutCompletion) -> TableLayout:
 
 DDL_SOURCE = "the DDL"
 """Start of the source of a completion that comes from statements in the log."""
-_DDL_HINT = (
-    "A statement that changed the table is not in this log (a session with sql_log_bin=0, a filter, a replica's own "
-    "ALTER): start after it with a schema file made then; binlog_row_metadata=FULL on the server makes schemas needless"
-)
 _HINT = (
     "Give a schema file that was true where the reading starts, or start after the change; "
     "binlog_row_metadata=FULL on the server makes schemas needless"

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.job_state.progress import BatchProgress, Note
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
@@ -588,6 +589,20 @@ def test_table_that_cannot_be_understood_is_set_aside_where_a_batch_has_nothing_
     (stopped,) = record(aside).set_aside
     assert (stopped.name, stopped.gtid) == (TableName("shop", "orders"), "0-1-2")
     assert [batch.set_aside for batch in batches] == [[stopped]]
+
+
+def test_label_that_a_definition_lacks_stops_its_table_alone(tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log", metadata=False) as writer:
+        writer.statement("CREATE TABLE states (id INT PRIMARY KEY, state ENUM('a','b')) CHARSET=utf8mb4")
+        writer.statement(f"{CREATE_ITEMS} CHARSET=utf8mb4")
+        # An ALTER that is not in the log has added a label.
+        writer.insert(wanted("states", ID, ColumnSpec("state", "enum('a','b','c')", nullable=True)), (1, "c"))
+        writer.insert(ITEMS, (1, "x"))
+    aside = job(tmp_path, top={"on_error": OnError.SET_ASIDE})
+    run(aside)
+    (stopped,) = record(aside).set_aside
+    assert "COLUMN_MISMATCH] shop.states.state: value 0: number" in stopped.reason
+    assert rows(tmp_path, "items") == [(1, "x")]
 
 
 def test_text_that_is_none_in_its_character_set_stops_its_table_alone(tmp_path: Path) -> None:
