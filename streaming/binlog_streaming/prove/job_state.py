@@ -123,7 +123,8 @@ class ProvedJobState:
             offset = None if checkpoint is None else checkpoint.offset
             if offset is not None and offset.position >= place:
                 return
-            patience.wait(offset, f"it has to pass {point}: {why}")
+            told = self.changes.place(point) if isinstance(point, Position) else point
+            patience.wait(offset, f"it has to pass {told}: {why}")
 
     def now(self, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
         """The target at the end of a batch, wherever that is; waits for the end of one that is under way.

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from binlog_format.messages import count_text
+from binlog_format.messages import count_text, told_options
 from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import output_console, with_job, write_json_lines
 from binlog_streaming.status.model import MINUTES_MAX, Level, PurgeRisk
@@ -100,8 +100,8 @@ _NONE = "-"
 def render(status: JobStatus) -> RenderableType:
     """All of it."""
     verdict, state = status.verdict, status.state
-    parts: list[RenderableType] = [Text(visible(with_job(verdict.text)), style=f"bold {STYLES[verdict.level]}")]
-    parts += [Text(visible(with_job(line)), style="dim") for line in verdict.advice]
+    parts: list[RenderableType] = [Text(_told(verdict.text), style=f"bold {STYLES[verdict.level]}")]
+    parts += [Text(_told(line), style="dim") for line in verdict.advice]
     parts += ["", _facts(status)]
     if state.tables:
         parts += ["", _tables(status)]
@@ -109,9 +109,16 @@ def render(status: JobStatus) -> RenderableType:
         parts += ["", _batches(status)]
     for error in state.errors[-3:]:
         when = f"{clock_text(error.at, status.now)}: "
-        parts += [Text.assemble("\n", (when, "dim"), (visible(with_job(error.text)), "red"))]
-        parts += [Text(visible(with_job(error.hint)))] if error.hint else []
+        parts += [Text.assemble("\n", (when, "dim"), (_told(error.text), "red"))]
+        parts += [Text(_told(error.hint))] if error.hint else []
     return Group(*parts)
+
+
+def _told(text: str) -> str:
+    """*text* of an error, with settings as a job file has them."""
+    from binlog_streaming.settings.names import as_job_setting  # takes a moment to load: not for --help
+
+    return visible(with_job(told_options(text, as_job_setting)))
 
 
 def _facts(status: JobStatus) -> Table:
