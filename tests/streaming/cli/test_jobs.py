@@ -206,6 +206,26 @@ def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.
     assert lines[1] == f"shop.t: {NOTE_TEXTS[Note.WHOLE_ROWS]}"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "counts", "found_nothing"), [((0, 1), (0, 0), True), ((0, 1), (1, 0), False), ((7,), (0,), False)]
+)
+def test_new_job_that_met_no_table_of_its_own_is_told_at_its_end(
+    numbers: tuple[int, ...], counts: tuple[int, ...], capsys: pytest.CaptureFixture[str], *, found_nothing: bool
+) -> None:
+    from binlog_streaming.cli.jobs.lines import BatchLines
+    from binlog_streaming.job_state.progress import BatchProgress, Progress
+
+    lines, progress = BatchLines(), Progress()
+    for number, count in zip(numbers, counts, strict=True):
+        batch = BatchProgress(
+            batch_id=number, tables=(table_progress(),) * count, seconds=0.1, finished_at=2.0, bytes_behind=None
+        )
+        progress.add(batch)
+        lines.batch(batch)
+    lines.ended(progress, stopped=False)
+    assert ("check JOB.toml" in capsys.readouterr().out) is found_nothing
+
+
 def test_table_that_was_set_aside_is_not_counted_and_is_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines
     from binlog_streaming.job_state.progress import BatchProgress, Progress

@@ -40,6 +40,7 @@ class BatchLines:
 
     def __init__(self) -> None:
         self._told: set[tuple[str, Note]] = set()
+        self._found_nothing = False
 
     def started(self, job: TablesOf, running: RunOf, addresses: Mapping[str, str]) -> None:
         """Report the start of the job."""
@@ -51,6 +52,8 @@ class BatchLines:
 
     def batch(self, batch: BatchProgress) -> None:
         """Report a finished batch."""
+        # A job that has begun with this run.
+        self._found_nothing = (batch.batch_id == 0 or self._found_nothing) and not batch.tables and not batch.set_aside
         parts = [
             f"batch {batch.batch_id}",
             count_text(len(batch.tables), "table"),
@@ -84,6 +87,8 @@ class BatchLines:
         aside = f", {count_text(len(progress.set_aside), 'table')} set aside" if progress.set_aside else ""
         batches = count_text(progress.batches, "batch", "batches")
         say(f"{how}: {count_text(progress.changes, 'change')} in {batches}{aside}")
+        if self._found_nothing:
+            say("No change was of a table of this job: binlog-stream check JOB.toml shows which it selects")
 
 
 class BatchJsonLines:
