@@ -103,6 +103,17 @@ def test_job_file_that_init_writes_can_run(case: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]  # a look leaves nothing behind
 
 
+def test_tables_of_a_log_that_is_younger_than_its_server_wait_for_their_snapshots(tmp_path: Path) -> None:
+    file, younger = tmp_path / "job.toml", tmp_path / "log"
+    younger.mkdir()
+    shutil.copy(SERVER_CASES / "mariadb-10.11" / "ops" / "mysql-bin.000002", younger)
+    for log, begin in ((younger, Begin.SNAPSHOT), (SERVER_CASES / "mariadb-10.11" / "ops", Begin.CREATED)):
+        text = init_text(str(log), scan_size=SCAN_SIZE)
+        file.write_text(text)
+        assert load_job(file).tables[-1].begin is begin
+        assert ("binlog-stream snapshot JOB.toml" in text) is (begin is Begin.SNAPSHOT)
+
+
 def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path) -> None:
     log, file = tmp_path / "log", tmp_path / "job.toml"
     log.mkdir()

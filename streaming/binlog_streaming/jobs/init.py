@@ -10,9 +10,10 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.source_file import with_places
+from binlog_streaming.job_state.record_keeper import begins_with_first
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
-from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
+from binlog_streaming.settings.choices import DEFAULT_FORMAT, Begin, Mode, TableFormat
 from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, Status, TableRule
 from binlog_streaming.settings.publish_model import OFFSETS_TOPIC, FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.source_models import EventLogSource, EventTablesJob
@@ -47,6 +48,11 @@ class ServerSettings(NamedTuple):
 
 
 NO_SERVER = ServerSettings()
+_OLDER_TABLES = [
+    "Tables with rows that are older than the log wait (begin) until these are copied, by:",
+    "  binlog-stream snapshot JOB.toml --server mysql://USER@HOST/",
+    'Without the server: begin = "empty", and the tables lack these rows.',
+]
 
 
 def init_text(
@@ -88,7 +94,10 @@ def init_text(
             f"Tables that are created later are taken too{whole}.",
         ]
         comments[len(rules)] += _statements(log.tally)
-        rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG))
+        # A job would stop at a table that is older than the log.
+        begin = Begin.CREATED if not is_mirror or begins_with_first(path) else Begin.SNAPSHOT
+        comments[len(rules)] += _OLDER_TABLES if begin is Begin.SNAPSHOT else []
+        rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG, begin=begin))
     job = Job(
         name="binlog-stream",
         source=Source(

@@ -60,6 +60,10 @@ _POLL_SECONDS = 0.05
 _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 
 
+TRIES = 5
+"""Number of attempts with a table about which the log has statements again and again."""
+
+
 class DisturbedError(Exception):
     """The log has other changes of the table than of rows between two places; the text names them."""
 

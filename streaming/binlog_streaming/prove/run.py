@@ -27,7 +27,7 @@ from binlog_streaming.prove.comparison import (
     named_read_errors,
 )
 from binlog_streaming.prove.job_state import ProvedJobState
-from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
+from binlog_streaming.prove.log_changes import TRIES, DisturbedError, LogChanges
 from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.rows import sample_of
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.source_table import SourceTable
 
 
-TRIES = 5
-"""Number of attempts with a table that is altered again and again."""
 _SET_ASIDE = "the job has set it aside, or cannot use its snapshot: binlog-stream check JOB.toml tells why"
 
 

@@ -10,7 +10,7 @@ from binlog_format.position import Position
 from binlog_streaming.lake.commit_id import DROPPED_PROPERTY
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.prove.comparison import ProofOutcome, ProofResult, ProofTeller
-from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
+from binlog_streaming.prove.log_changes import TRIES, DisturbedError, LogChanges
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from binlog_streaming.prove.job_state import ProvedJobState
     from binlog_streaming.settings.model import Sink
 
-TRIES = 5
-"""Number of attempts with a table about which the log has statements again and again."""
 _NUMBERS_OF_A_PLACE = 4
 NOT_SHOWN = (
     "the server does not show such a table, or not to this account, and the job has read no DROP or RENAME of it"

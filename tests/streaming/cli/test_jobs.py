@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watch import DirectoryWatch
+from binlog_connector.schema.definitions import TableName
 from binlog_format import Position
 from binlog_format.errors import OptionError, StorageError
 from binlog_streaming.jobs.mirror import OWN_FOLDER, mirror_job, remember
@@ -57,7 +58,7 @@ def test_init_check_and_mistakes_with_their_exit_statuses(tmp_path: Path) -> Non
     (tmp_path / "job.toml").write_text(keyless)
     impossible = run("check", "job.toml", cwd=tmp_path)
     assert impossible.returncode == 1
-    assert "It could not run: 4 problems." in impossible.stdout
+    assert "It could not run: 1 problem." in impossible.stdout  # of all four tables
 
     (tmp_path / "job.toml").write_text(written.stdout.replace("# interval", "intervall"))
     line = 1 + (tmp_path / "job.toml").read_text().splitlines().index('intervall = "2s"')
@@ -207,19 +208,25 @@ def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("numbers", "counts", "found_nothing"), [((0, 1), (0, 0), True), ((0, 1), (1, 0), False), ((7,), (0,), False)]
+    ("numbers", "counts", "waiting", "found_nothing"),
+    [((0, 1), (0, 0), (), True), ((0, 1), (1, 0), (), False), ((7,), (0,), (), False), ((0,), (0,), ("a",), False)],
 )
 def test_new_job_that_met_no_table_of_its_own_is_told_at_its_end(
-    numbers: tuple[int, ...], counts: tuple[int, ...], capsys: pytest.CaptureFixture[str], *, found_nothing: bool
+    numbers: tuple[int, ...],
+    counts: tuple[int, ...],
+    waiting: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    *,
+    found_nothing: bool,
 ) -> None:
     from binlog_streaming.cli.jobs.lines import BatchLines
     from binlog_streaming.job_state.progress import BatchProgress, Progress
+    from binlog_streaming.plan.job_state import StateChange
 
     lines, progress = BatchLines(), Progress()
+    change = StateChange(waiting=frozenset(TableName("shop", name) for name in waiting))
     for number, count in zip(numbers, counts, strict=True):
-        batch = BatchProgress(
-            batch_id=number, tables=(table_progress(),) * count, seconds=0.1, finished_at=2.0, bytes_behind=None
-        )
+        batch = BatchProgress(number, (table_progress(),) * count, 0.1, 2.0, None, change)
         progress.add(batch)
         lines.batch(batch)
     lines.ended(progress, stopped=False)

@@ -52,8 +52,8 @@ class BatchLines:
 
     def batch(self, batch: BatchProgress) -> None:
         """Report a finished batch."""
-        # A job that has begun with this run.
-        self._found_nothing = (batch.batch_id == 0 or self._found_nothing) and not batch.tables and not batch.set_aside
+        is_new = batch.batch_id == 0 or self._found_nothing
+        self._found_nothing = is_new and not batch.tables and not batch.state_change.waiting
         parts = [
             f"batch {batch.batch_id}",
             count_text(len(batch.tables), "table"),
@@ -88,7 +88,7 @@ class BatchLines:
         batches = count_text(progress.batches, "batch", "batches")
         say(f"{how}: {count_text(progress.changes, 'change')} in {batches}{aside}")
         if self._found_nothing:
-            say("No change was of a table of this job: binlog-stream check JOB.toml shows which it selects")
+            say("No table of this job had changes: binlog-stream check JOB.toml shows which tables it selects")
 
 
 class BatchJsonLines:
