@@ -289,12 +289,11 @@ def _print_tables(job: Job, report: JobReport) -> None:
     of_tables = merged_notes((table.name, text) for table in report.tables for text in table.warnings)
     notes += _notes(_WARNING, (*of_tables, *report.warnings))
     of_tables = merged_notes((table.name, text) for table in report.tables for text in table.problems)
-    notes += _notes(_SET_ASIDE if report.sets_aside else _PROBLEM, of_tables)
-    problems = (*report.places, *report.changed, *report.statements)
+    notes += _notes(_SET_ASIDE, of_tables if report.sets_aside else ())
+    problems = (*report.places, *report.changed, *(() if report.sets_aside else of_tables), *report.statements)
     notes += _notes(_PROBLEM, problems)
     aside = sum(bool(table.problems) for table in report.tables) if report.sets_aside else 0
     good = f"It can run: {count_text(len(report.tables) - aside, 'table')}"
-    problems = problems if report.sets_aside else (*problems, *of_tables)
     verdict = _verdict(problems, f"{good}, {aside:,} would be set aside." if aside else f"{good}.")
     _print(facts, _tables(report.tables) if report.tables else None, notes, verdict)
 
