@@ -128,7 +128,7 @@ def _incident(log: ShopLog) -> None:
 @pytest.mark.parametrize(
     ("provoke", "condition"),
     [
-        (_bad_texts, "BINLOG_CORRUPT.BAD_EVENT"),
+        (_bad_texts, "BINLOG_UNSUPPORTED.INVALID_TEXT"),
         (_statement, "BINLOG_UNSUPPORTED.STATEMENT_FORMAT"),
         (_incident, "BINLOG_SCHEMA.SCHEMA_CHANGED"),
     ],

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError, TableError, UnsupportedError
+from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind, Images
@@ -30,9 +31,29 @@ if TYPE_CHECKING:
     from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
 
+_WITHOUT_ORDER = frozenset({ColumnType.GEOMETRY, ColumnType.VECTOR})
+
+
 def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the key columns: *keys* when given, else the primary key that the log knows."""
-    name = f"{layout.database}.{layout.table}"
+    """Indices of the key columns: *keys* when given, else the primary key that the log knows.
+
+    Raises:
+        SchemaError: `NO_PRIMARY_KEY`: there is none, it has other columns than the table, or a geometry or vector.
+    """
+    found = _key_columns(layout, keys)
+    for column in (layout.columns[index] for index in found):
+        if column.type in _WITHOUT_ORDER:
+            raise SchemaError(
+                "NO_PRIMARY_KEY",
+                f"{layout.full_name}: key column {column.name} is a {column.type.name.lower()}, by which targets tell "
+                "no rows apart",
+                hint="Name other columns that do (keys in [[tables]]), or use mode changelog for this table",
+            )
+    return found
+
+
+def _key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
+    name = layout.full_name
     if not keys:
         if layout.primary_key:
             return layout.primary_key

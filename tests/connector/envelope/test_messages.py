@@ -96,6 +96,10 @@ def _named(row: tuple[int, str | None] | None) -> dict[str, Any] | None:
     return None if row is None else {"c0": row[0], "c1": row[1]}
 
 
+def _without_null(row: tuple[int, str | None] | None) -> tuple[int, str | None] | None:
+    return None if row is None else (row[0], row[1] or "")
+
+
 def group_events(changes: list[Any], seqno: int, *, key: tuple[int, ...]) -> list[bytes]:
     events = [gtid_event(seqno)]
     for table, (kind, before, after) in changes:
@@ -123,6 +127,10 @@ def test_messages_are_those_of_the_changes_one_by_one(
     groups: list[Any], key: tuple[int, ...], tombstones: bool
 ) -> None:
     names = tuple(f"c{index}" for index in key)
+    if 1 in key:  # no server has NULL in a primary key
+        groups = [
+            [(table, (kind, *map(_without_null, rows))) for table, (kind, *rows) in changes] for changes in groups
+        ]
     block = plain_block([group_events(changes, number, key=key) for number, changes in enumerate(groups)])
     found = messages([block], EnvelopeOptions("p", tombstones=tombstones))
     shown = [

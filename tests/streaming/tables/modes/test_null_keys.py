@@ -1,4 +1,4 @@
-"""Rows without a key: the error tells NULL from zero dates."""
+"""Rows without a key: the error tells NULL from zero dates. Columns that are no key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
-from binlog_streaming.modes.row_keys import null_key
+from binlog_streaming.modes.row_keys import key_columns, null_key
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import WRITE, PlainColumn, date_bytes, gtid_event, rows_event, table_map
 from tests.streaming.tables.modes.row_images import step_of
@@ -66,3 +67,11 @@ def test_rows_without_their_bytes(kind: pa.DataType) -> None:
     error = null_key(step_of([(None, (None,))], schema), 0, schema.field(0), 1)
     assert "shop.orders: key column id is null in 1 row images" in str(error)
     assert ("zero dates" in str(error)) is pa.types.is_date(kind)
+
+
+@pytest.mark.parametrize(("keys", "primary"), [((), (1,)), (("c0", "c1"), (0,))])
+def test_geometry_is_no_key(keys: Sequence[str], primary: tuple[int, ...]) -> None:
+    columns = [DATE, PlainColumn(ColumnType.GEOMETRY, b"\x04")]
+    layout = parse_table_map(table_map(columns, key=primary))
+    with pytest.raises(SchemaError, match=r"NO_PRIMARY_KEY\] shop\.orders: key column c1 is a geometry"):
+        key_columns(layout, keys)
