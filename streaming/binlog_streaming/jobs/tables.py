@@ -299,7 +299,7 @@ def merged_notes(notes: Iterable[tuple[str, str]]) -> list[str]:
     tables: dict[str, list[str]] = {}
     for name, text in notes:
         wording = text.replace(f"'{re.escape(name)}'", _EXPRESSION).replace(f"{name}: ", _NAME, 1)
-        # Elsewhere in a text the name is a part of what is told of this table alone.
+        # A text that has the name in another place, too, is about this table alone.
         known = tables.setdefault(wording if _NAME in wording and name not in wording else text, [])
         if name not in known:
             known.append(name)

@@ -116,15 +116,17 @@ class ProvedJobState:
             why: Named with *point* where the job does not go on.
             on_wait: Told how far the job is, while it is not there.
         """
-        place = point if isinstance(point, Position) else self.changes.wait_for(point)
+        if isinstance(point, Position):
+            place, shown = point, self.changes.place(point)
+        else:
+            place, shown = self.changes.wait_for(point), str(point)
         patience = _Patience(self, table, on_wait)
         while True:
             checkpoint = read_checkpoint(state_of(self.job))
             offset = None if checkpoint is None else checkpoint.offset
             if offset is not None and offset.position >= place:
                 return
-            told = self.changes.place(point) if isinstance(point, Position) else point
-            patience.wait(offset, f"it has to pass {told}: {why}")
+            patience.wait(offset, f"it has to pass {shown}: {why}")
 
     def now(self, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
         """The target at the end of a batch, wherever that is; waits for the end of one that is under way.
@@ -176,30 +178,30 @@ class _Patience:
 
     def wait(self, offset: SourceOffset | None, why: str, *, is_for_log: bool = False) -> None:
         """Wait a moment, after a look that found the job at *offset*. *is_for_log*: not the job is late, the log is."""
-        told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
-        if told != self.known:
-            self.known, self.since, self.is_stopped = told, time.monotonic(), False
-        # A batch may have ended after the look at the checkpoint: the next look tells.
-        if self.is_stopped or told == self.state.stopped_at or time.monotonic() - self.since > PATIENCE_S:
-            self.state.stopped_at = told
-            raise self._error(told, why)
+        place = "the start of the log" if offset is None else str(offset.gtid or offset.position)
+        if place != self.known:
+            self.known, self.since, self.is_stopped = place, time.monotonic(), False
+        # A batch may have ended after this look at the checkpoint: only the next look decides.
+        if self.is_stopped or place == self.state.stopped_at or time.monotonic() - self.since > PATIENCE_S:
+            self.state.stopped_at = place
+            raise self._error(place, why)
         self.is_stopped = not is_for_log and does_not_run(self.state.job)
-        self.on_wait(told)
+        self.on_wait(place)
         time.sleep(_POLL_S)
 
-    def _error(self, told: str, why: str) -> TableError:
+    def _error(self, place: str, why: str) -> TableError:
         job = self.state.job
         stopped = stopped_text(job)
         rests = f"and has not moved for {PATIENCE_S:.0f} s" if stopped is None else f"and does not run{stopped}"
         return TableError(
             "STANDS_ELSEWHERE",
-            f"{self.table}: job {job.name!r} has come to {told}, {rests}; {why}",
+            f"{self.table}: job {job.name!r} stands at {place}, {rests}; {why}",
             hint="Let the job run meanwhile: binlog-stream run JOB.toml",
         )
 
 
 def does_not_run(job: Job) -> bool:
-    """True if no process runs a job, as far as its lock, or else its own record, tells."""
+    """True if no process runs a job. Its lock decides; where nobody can look at that, the job's own record."""
     is_held = JobLock(job).is_held()
     if is_held is not None:
         return not is_held
@@ -224,4 +226,4 @@ def _recorded(job: Job) -> RecordedStatus | None:
     try:
         return StatusFile(job).read()
     except OptionError:
-        return None  # it is only told, and only by it
+        return None  # the record is only shown

@@ -20,11 +20,10 @@ from binlog_connector.schema.effects.conversion import (
     by_form,
     either,
     int64s,
-    plain,
     where_known,
 )
 from binlog_connector.schema.effects.number_times import moments_of_numbers, parts_of, times_of_numbers, whole_parts_of
-from binlog_connector.schema.effects.time_readings import DAY, MICROS, TimeReading, read_moment, read_time
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, TimeReading, read_moment, read_time, time_end
 from binlog_connector.schema.effects.times import DATE, DATETIME, TIME, TIMESTAMP
 from binlog_format.vendor import Vendor
 
@@ -51,7 +50,8 @@ def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
 
     def usual(texts: pa.Array) -> pa.Array:
         if new.type_name == TIME:
-            micros = np.clip(times.micros_of_times(texts), -times.time_end(how), times.time_end(how))
+            end = time_end(how.vendor)
+            micros = np.clip(times.micros_of_times(texts), -end, end)
             return pa.array(micros, mask=texts.is_null().to_numpy(zero_copy_only=False))
         return texts.cast(pa.timestamp("us")).cast(pa.int64())
 
@@ -123,8 +123,7 @@ def stored(micros: Int64s, missing: Mask, new: ColumnSide, how: Circumstances) -
         return _stored_times(micros, missing, new, how)
     local = pa.array(micros, pa.int64(), mask=missing).cast(pa.timestamp("us"))
     if new.type_name == DATE:
-        moments = times.rounded_moments(local, 0, how) if how.vendor is Vendor.MYSQL else Values(local)
-        return moments.then(plain(times.dates_of))
+        return times.to_dates(local, how)
     moments = times.rounded_moments(local, new.fraction_digits, how)
     if new.type_name == DATETIME:
         return moments

@@ -24,7 +24,7 @@ from binlog_connector.schema.effects.conversion import (
     where_known,
     where_unknown_too,
 )
-from binlog_connector.schema.effects.time_readings import DAY, MICROS
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, time_end
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def times_of_numbers(numbers: Int64s, fractions: Int64s, how: Circumstances) -> 
     # MySQL looks at minutes and seconds of numbers alone that are not too large, MariaDB at these first.
     wrong &= ~too_large if as_mysql else True
     micros = ((size // 10_000 * 60 + size // 100 % 100) * 60 + size % 100) * MICROS + below
-    end = times.time_end(how)
+    end = time_end(how.vendor)
     micros = np.where(wrong, 0, np.where(too_large | (micros > end), end, micros))
     micros = np.where(is_negative, -micros, micros)
     misfit = wrong | too_large

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MICROS: Final = 1_000_000
 DAY: Final = 86_400 * MICROS
-TIME_MAX: Final = (838 * 3600 + 59 * 60 + 59) * MICROS
+_TIME_MAX: Final = (838 * 3600 + 59 * 60 + 59) * MICROS
 _EPOCH = date(1970, 1, 1).toordinal()
 _SPACES = " \t\n\v\f\r"
 _LIMITS = (9999, 12, 31, 23, 59, 59)
@@ -68,6 +68,11 @@ class _Fields(NamedTuple):
     rest: str
     is_delimited: bool
     has_space: bool
+
+
+def time_end(vendor: Vendor) -> int:
+    """Microseconds of the largest TIME."""
+    return _TIME_MAX if vendor is Vendor.MYSQL else _TIME_MAX + MICROS - 1
 
 
 def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool) -> TimeReading | None:
@@ -233,7 +238,7 @@ def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> TimeReadi
         number = int(digits or 0)
         parts, rest = (number // 10_000, number // 100 % 100, number % 100), text[len(digits) :]
         rest = rest.lstrip(_SPACES)
-    return _time(parts, rest, is_negative=is_negative, is_mysql=is_mysql)
+    return _time(parts, rest, how.vendor, is_negative=is_negative)
 
 
 _NO_MOMENT: Final = TimeReading(-1)
@@ -258,7 +263,7 @@ def _time_of_moment(text: str, how: Circumstances) -> TimeReading | None:
     return NO_TIME if moment.micros is None else TimeReading(moment.micros % DAY, moment.misfit)
 
 
-def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: bool) -> TimeReading | None:
+def _time(parts: tuple[int, ...], rest: str, vendor: Vendor, *, is_negative: bool) -> TimeReading | None:
     hours, minutes, seconds = parts
     fraction = 0
     point = _FRACTION.match(rest)
@@ -268,12 +273,12 @@ def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: boo
             return None  # it is rounded, or is not
         fraction, rest = int(digits[:6].ljust(6, "0")), rest[point.end() :]
     if _EXPONENT.match(rest):
-        return TimeReading(0, misfit=not is_mysql)
+        return TimeReading(0, misfit=vendor is not Vendor.MYSQL)
     if minutes > 59 or seconds > 59:
         return NO_TIME
     micros = ((hours * 60 + minutes) * 60 + seconds) * MICROS + fraction
     misfit = bool(rest.strip(_SPACES))
-    end = TIME_MAX if is_mysql else TIME_MAX + MICROS - 1
+    end = time_end(vendor)
     if micros > end:
         micros, misfit = end, True
     return TimeReading(-micros if is_negative else micros, misfit)

@@ -22,7 +22,7 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     where_known,
 )
-from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, time_end
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
@@ -118,15 +118,19 @@ def _to_date(old: ColumnSide, how: Circumstances) -> Effect:
         shift = None
 
     def convert(values: pa.Array) -> Values:
-        local = values if shift is None else shift.to_local(values)
-        # Rounding matters just before midnight.
-        return (rounded_moments(local, 0, how) if how.vendor is Vendor.MYSQL else Values(local)).then(plain(dates_of))
+        return to_dates(values if shift is None else shift.to_local(values), how)
 
     return Converted(convert, "times of day are cut off", may_fail=how.vendor is Vendor.MYSQL)
 
 
-def dates_of(moments: pa.Array) -> pa.Array:
+def to_dates(moments: pa.Array, how: Circumstances) -> Values:
     """Moments without their times of day."""
+    # Rounding matters just before midnight.
+    rounded = rounded_moments(moments, 0, how) if how.vendor is Vendor.MYSQL else Values(moments)
+    return rounded.then(plain(_dates_of))
+
+
+def _dates_of(moments: pa.Array) -> pa.Array:
     return _moments(int64s(moments) // DAY, moments, pa.int32()).cast(pa.date32())
 
 
@@ -224,13 +228,8 @@ def _through_micros(digits: int, how: Circumstances, *, rounds: bool) -> Convers
 def rounded_times(size: Int64s, digits: int, how: Circumstances) -> Int64s:
     """Microseconds of times, without their sign, with so many digits of a second; at most those of the largest TIME."""
     unit = 10 ** (6 - digits)
-    found: Int64s = np.minimum(_to_digits(size, digits, how), time_end(how)) // unit * unit
+    found: Int64s = np.minimum(_to_digits(size, digits, how), time_end(how.vendor)) // unit * unit
     return found
-
-
-def time_end(how: Circumstances) -> int:
-    """Microseconds of the largest TIME."""
-    return TIME_MAX if how.vendor is Vendor.MYSQL else TIME_MAX + MICROS - 1
 
 
 def micros_of_times(values: pa.Array) -> Int64s:

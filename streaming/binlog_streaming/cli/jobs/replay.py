@@ -129,4 +129,4 @@ def _say_end(replay: Replay, result: ReplayResult, output: Output) -> None:
     end = record.last or "the end of the log"
     say(f"{count_text(result.targets, 'target')} at {end}" + (f"; not there: {set_aside}" if set_aside else ""))
     if record.hand_over:
-        say(f"{replay.request.job.name} goes on from there: binlog-stream run JOB.toml")
+        say(f"To continue job {replay.request.job.name!r} from there: binlog-stream run JOB.toml")

@@ -100,8 +100,8 @@ _NONE = "-"
 def render(status: JobStatus) -> RenderableType:
     """All of it."""
     verdict, state = status.verdict, status.state
-    parts: list[RenderableType] = [Text(_told(verdict.text), style=f"bold {STYLES[verdict.level]}")]
-    parts += [Text(_told(line), style="dim") for line in verdict.advice]
+    parts: list[RenderableType] = [Text(_shown(verdict.text), style=f"bold {STYLES[verdict.level]}")]
+    parts += [Text(_shown(line), style="dim") for line in verdict.advice]
     parts += ["", _facts(status)]
     if state.tables:
         parts += ["", _tables(status)]
@@ -109,12 +109,12 @@ def render(status: JobStatus) -> RenderableType:
         parts += ["", _batches(status)]
     for error in state.errors[-3:]:
         when = f"{clock_text(error.at, status.now)}: "
-        parts += [Text.assemble("\n", (when, "dim"), (_told(error.text), "red"))]
-        parts += [Text(_told(error.hint))] if error.hint else []
+        parts += [Text.assemble("\n", (when, "dim"), (_shown(error.text), "red"))]
+        parts += [Text(_shown(error.hint))] if error.hint else []
     return Group(*parts)
 
 
-def _told(text: str) -> str:
+def _shown(text: str) -> str:
     """*text* of an error, with settings as a job file has them."""
     from binlog_streaming.settings.names import as_job_setting  # takes a moment to load: not for --help
 
