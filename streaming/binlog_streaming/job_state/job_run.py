@@ -243,7 +243,7 @@ class JobLock:
         self._file = file
 
     def is_held(self) -> bool | None:
-        """True if a process has the lock now; None: nothing tells, as in an object store."""
+        """True if a process has the lock now; None: it is not known, as in an object store."""
         if "://" in self._checkpoint:
             return None
         try:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.source_table import SourceTable
 
 
-_SET_ASIDE = "the job has set it aside, or cannot use its snapshot: binlog-stream check JOB.toml tells why"
+_SET_ASIDE = "the job has set it aside, or cannot use its snapshot: binlog-stream check JOB.toml shows why"
 
 
 class BetweenError(DisturbedError):

@@ -206,9 +206,9 @@ class TargetComparison:
             if _place(ours, has_gtids=has_gtids) != low:
                 ours = opened.enter_context(self._reached(self.job, self.mode, low))
             if bool(dropped := _own_drop(ours)) != bool(their_drop := _own_drop(theirs)):
-                told = drop_text(dropped or their_drop, (self.job if dropped else self.other).state.changes)
+                drop = drop_text(dropped or their_drop, (self.job if dropped else self.other).state.changes)
                 who = ("the job", "the other job") if dropped else ("the other job", "the job")
-                return teller.result(ProofOutcome.NOT_COMPARED, f"in {who[0]} it was {told}, in {who[1]} it exists")
+                return teller.result(ProofOutcome.NOT_COMPARED, f"in {who[0]} it was {drop}, in {who[1]} it exists")
             forms = target_forms(ours, theirs, rules[0], rules[1])
             if not forms[0].columns:
                 return teller.result(ProofOutcome.NOT_COMPARED, "none of its columns can be compared")

@@ -89,7 +89,7 @@ def test_a_job_that_has_not_come_to_the_drop_is_waited_for(shared_server: MariaD
     run_sql(shared_server, ["DROP TABLE shop.a"])
     dropped = gtid(shared_server)
 
-    (stopped,) = (one for one in prove(shared_server, job).values() if one.table == "shop.a")
+    (stopped,) = (result for result in prove(shared_server, job).values() if result.table == "shop.a")
     assert stopped.outcome is ProofOutcome.NOT_COMPARED
     assert "it has to pass mariadb-bin.000001:" in stopped.reason
 
@@ -98,7 +98,7 @@ def test_a_job_that_has_not_come_to_the_drop_is_waited_for(shared_server: MariaD
             run(job)
 
     results = JobProof(job, lambda: session_on(shared_server), catch_up, lambda _: None).prove()
-    assert [(one.table, one.outcome) for one in results if one.outcome is not ProofOutcome.EQUAL] == [
+    assert [(result.table, result.outcome) for result in results if result.outcome is not ProofOutcome.EQUAL] == [
         ("shop.a", ProofOutcome.EXEMPT)
     ]
     assert results[0].reason == f"dropped at {dropped}"
@@ -131,7 +131,7 @@ def test_a_table_that_is_not_shown_is_no_dropped_one(shared_server: MariaDbServe
 
     def found() -> dict[str, tuple[ProofOutcome, str]]:
         proof = JobProof(job, lambda: connect(address, Credentials("cdc", "secret")), lambda _: None, lambda _: None)
-        return outcomes({(one.table, ""): one for one in proof.prove()})
+        return outcomes({(result.table, ""): result for result in proof.prove()})
 
     for _ in range(2):  # before the job has read of the table that is there again, and after it
         seen = found()

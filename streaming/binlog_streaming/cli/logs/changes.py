@@ -263,7 +263,7 @@ def _write_file(
         raise SchemaError(
             "TABLE_NOT_FOUND",
             f"there are no changes of table {table} here, and nothing else describes its columns",
-            hint="binlog-stream changes without FILE tells which tables have some",
+            hint="binlog-stream changes without FILE shows which tables have changes",
         )
 
     rows = write_file(batches, schema_without_rows, file_format, file)
