@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 
@@ -23,14 +23,13 @@ from binlog_format.position import Place, Position
 from binlog_format.vendor import MARIADB_VIRTUAL_LEFT_OUT_SINCE, MARIADB_VIRTUAL_LOGGED_SINCE, Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from binlog_format.gtids.gtid import GtidSource
-    from binlog_format.kernels import Bytes, Int64s
+    from binlog_format.kernels import Bytes, Int64s, Mask
 
-    Table = NDArray[np.void]
     PlaceOf = Callable[[int], Place | None]
 
 
@@ -102,6 +101,53 @@ FROM_FRAGMENTS = -2
 """Joined from fragments: its bytes are those stored, but for the type and the size in its header."""
 PART_FROM_FRAGMENTS = -3
 """The same, and rows of the original event follow in another one: the end of a statement is not marked in it."""
+
+
+class Table(Protocol):
+    """A structured array, and what is done with one.
+
+    Every structured array of NumPy is a `Table` to mypy. NumPy declares so many ways to index an array that
+    `table["start"]` costs mypy a hundred times as much with its own type: all of them together, half of its time.
+    """
+
+    # In the order in which `np.ndarray` has them: in another one, mypy does not find that an array is a table.
+    @overload
+    def __getitem__(self, rows: Int64s | Mask, /) -> Table: ...
+    @overload
+    def __getitem__(self, row: int | np.integer, /) -> np.void: ...
+    @overload
+    def __getitem__(self, rows: slice, /) -> Table: ...
+    @overload
+    def __getitem__(self, column: str, /) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, columns: list[str], /) -> Table: ...
+
+    def __setitem__(self, key: str | list[str] | slice | int | np.integer, value: object, /) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[np.void]: ...
+
+    def __array__(self) -> NDArray[np.void]: ...
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """Names and types of the columns."""
+
+    def take(self, rows: Int64s, /) -> Table:
+        """The same as `table[rows]`, which takes longer."""
+
+    def view(self, dtype: np.dtype[np.void], /) -> Table:
+        """The same bytes, as rows of another type."""
+
+    def copy(self) -> Table:
+        """A copy."""
+
+    def tolist(self) -> list[Any]:
+        """A tuple for each row."""
+
+    def tobytes(self) -> bytes:
+        """The bytes of all rows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -323,7 +323,7 @@ def _changing(log: Log, groups: Table) -> Table:
     names = ["domain", "server_id", "seqno"]
     keys = groups[names]
     is_loud, is_read = np.zeros((2, len(groups)), np.bool_)
-    first, last = (Position.of(group) for group in groups[[0, -1]])
+    first, last = (Position.of(groups[row]) for row in (0, -1))
     for block in log.committed_blocks(first):
         found = np.empty(len(block.groups), keys.dtype)
         for name in names:

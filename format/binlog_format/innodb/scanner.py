@@ -163,8 +163,8 @@ class CommitScanner:
         if self._start.page > page_count or (self._start.page == page_count and self._start.chunk > 0):
             raise self._no_position("the file ends before it")
         pages = PageWindow(self._reader, file, self._start.page, self._window_size)
-        self._chunks = np.empty(CHUNKS_PER_WINDOW + pages.page_size // CHUNK_HEADER_SIZE, dtype=CHUNK_DTYPE)
-        self._records = np.empty(len(self._chunks), dtype=RECORD_DTYPE)
+        self._chunks: Table = np.empty(CHUNKS_PER_WINDOW + pages.page_size // CHUNK_HEADER_SIZE, dtype=CHUNK_DTYPE)
+        self._records: Table = np.empty(len(self._chunks), dtype=RECORD_DTYPE)
         while True:
             error = self._fill(pages)
             if pages.count == 0:

@@ -341,7 +341,7 @@ def fill_images(
         first_kind = BEFORE_KIND if update else (INSERT_KIND if action == WRITE else DELETE_KIND)
         changed = 0
         while changed == 0 or place < end:
-            if images + (2 if update else 1) > table.size:
+            if images + (2 if update else 1) > len(table):
                 return -1
             _name_image(table, images, row, changed, first_kind)
             place = _fill_image(data, place, end, before_columns, before, widths, slots, images, cells)

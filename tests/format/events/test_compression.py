@@ -89,8 +89,8 @@ def test_compressed_event_expands_to_the_plain_one(event: bytes) -> None:
 def test_many_events_are_expanded_at_once(events: list[bytes]) -> None:
     stored = [compress_event(event) for event in events]
     table = np.zeros(len(events), dtype=EVENT_DTYPE)
-    table["size"] = [len(event) for event in stored]
-    table["start"] = np.cumsum(table["size"]) - table["size"]
+    sizes = np.array([len(event) for event in stored], dtype=np.int64)
+    table["start"], table["size"] = np.cumsum(sizes) - sizes, sizes
     table["type"] = [event[4] for event in stored]
     data = as_bytes(b"".join(stored))
     found = find_streams(data, table)

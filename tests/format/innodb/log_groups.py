@@ -14,7 +14,7 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.block import Block, Table
+    from binlog_format.block import Block
     from binlog_format.log.log import Log
 
 
@@ -43,7 +43,7 @@ def read_groups(log: Log, start: Position | None = None, end: Position | None = 
 def collect(blocks: Iterable[Block]) -> list[ReadGroup]:
     """Put the groups of *blocks* together."""
     found: list[ReadGroup] = []
-    pieces: list[tuple[Table, tuple[int, ...], bytes]] = []
+    pieces: list[tuple[np.void, tuple[int, ...], bytes]] = []
     for block in blocks:
         check_block(block)
         for group in block.groups:
@@ -59,7 +59,7 @@ def collect(blocks: Iterable[Block]) -> list[ReadGroup]:
     return found
 
 
-def _joined(pieces: list[tuple[Table, tuple[int, ...], bytes]]) -> ReadGroup:
+def _joined(pieces: list[tuple[np.void, tuple[int, ...], bytes]]) -> ReadGroup:
     group = pieces[0][0]
     gtid = Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
     return ReadGroup(

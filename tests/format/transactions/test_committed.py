@@ -118,7 +118,7 @@ def test_blocks_keep_their_shape(made: TransactionLog, block_size: int) -> None:
         assert block.origins is None or len(block.origins) == len(block.events)
         for number, group in enumerate(block.groups):
             position = next(
-                p for p in made.positions if (p.file_no, p.page, p.chunk) == tuple(group[["file_no", "page", "chunk"]])
+                p for p in made.positions if (p.file_no, p.page, p.chunk) == group[["file_no", "page", "chunk"]].item()
             )
             events = block.events[block.events["group"] == number]
             assert group["size"] == events["size"].sum()

@@ -231,6 +231,6 @@ def _extent_table(pieces: list[tuple[int, int]]) -> Table:
             joined.append([offset, size])
     table = np.zeros(len(joined), dtype=EXTENT_DTYPE)
     table["file_offset"] = [offset for offset, _ in joined]
-    table["size"] = [size for _, size in joined]
-    table["data_start"] = np.cumsum(table["size"]) - table["size"]
+    sizes = np.array([size for _, size in joined], dtype=np.int64)
+    table["data_start"], table["size"] = np.cumsum(sizes) - sizes, sizes
     return table

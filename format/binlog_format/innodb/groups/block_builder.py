@@ -67,9 +67,9 @@ class BlockBuilder:
         self._files = reader.files
         self._event_tables = reader.event_tables
         self._buffers = reader.data_buffers
-        self._events = self._event_tables.take(EVENTS_MIN)
-        self._groups = np.empty(1024, dtype=GROUP_DTYPE)
-        self._extents = np.empty(4096, dtype=EXTENT_DTYPE)
+        self._events: Table = self._event_tables.take(EVENTS_MIN)
+        self._groups: Table = np.empty(1024, dtype=GROUP_DTYPE)
+        self._extents: Table = np.empty(4096, dtype=EXTENT_DTYPE)
         self._used = np.zeros(4, dtype=np.int64)
         self._data: Bytes = empty_bytes(0)
         self._position = Position(0, 0, 0)  # of the group under construction

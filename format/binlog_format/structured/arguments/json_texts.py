@@ -158,8 +158,8 @@ def json_types(argument_tags: tuple[bytes, ...]) -> JsonTypes:
 
 def _joined(texts: Sequence[bytes], start: int) -> tuple[bytes, Table]:
     rows = np.empty(len(texts), dtype=JSON_NAME_DTYPE)
-    rows["size"] = [len(text) for text in texts]
-    rows["start"] = start + np.cumsum(rows["size"]) - rows["size"]
+    sizes = np.array([len(text) for text in texts], dtype=np.int64)
+    rows["start"], rows["size"] = start + np.cumsum(sizes) - sizes, sizes
     return b"".join(texts), rows
 
 

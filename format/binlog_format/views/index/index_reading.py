@@ -129,8 +129,8 @@ class IndexedEvents:
         first = np.flatnonzero(new)
         extents = np.zeros(len(first), dtype=EXTENT_DTYPE)
         extents["file_no"], extents["file_offset"] = file_no[first], offset[first]
-        extents["size"] = np.add.reduceat(size, first)
-        extents["data_start"] = np.cumsum(extents["size"]) - extents["size"]
+        sizes: Int64s = np.add.reduceat(size, first)
+        extents["data_start"], extents["size"] = np.cumsum(sizes) - sizes, sizes
         return extents
 
     def tables(self, first: int, end: int) -> tuple[Table, Table]:
