@@ -45,7 +45,7 @@ class LinkedRowsStep:
         number: As of `RowsStep`.
         rows: One for each table, children before their parents: in this order they are committed; see `groups`. A
             table's rows may have no parts: then foreign keys alone change it.
-        outside: Changes of parents that have no targets here.
+        outside: Changes of parents that have no targets here, or none yet.
         after: Only rows after this place.
         before: Only rows before this place.
     """
@@ -219,6 +219,8 @@ def linked_rows_steps(
     for number, after, before in _spans(about):
         here = [link for link in links if _overlaps(link, after, before)]
         parents = {link.key.parent for link in here}
+        # A table that waits for its snapshot has no rows here, but what happens to its rows is carried on all the same.
+        live = {name for name in parts if counts(name, "", after)}
         within = {
             name: tuple(
                 part
@@ -230,11 +232,11 @@ def linked_rows_steps(
         outside = tuple(
             part
             for part in touched
-            if part.table in parents - parts.keys() and (part.updates or part.deletes) and _meets(part, after, before)
+            if part.table in parents - live and (part.updates or part.deletes) and _meets(part, after, before)
         )
         tables = {name for name, some in within.items() if some}
         if outside or tables & parents:
-            tables |= {link.child for link in here}
+            tables |= {link.child for link in here} & live
         if tables:
             order = itertools.chain.from_iterable(groups_children_first(tables, here))
             rows = (RowsStep(number, name, within[name], after, before) for name in order)
