@@ -65,13 +65,7 @@ def plan_definitions(
 
 def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
     """Other tables that foreign keys of *names* lead to, through any number of tables."""
-    links = session.rows(
-        "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME"
-        " FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"
-    )
-    parents: dict[TableName, list[TableName]] = {}
-    for schema, table, parent_schema, parent in links:
-        parents.setdefault(TableName(schema, table), []).append(TableName(parent_schema, parent))
+    parents = _parents(session)
     known = dict.fromkeys(names)
     given, ahead = len(known), list(known)
     while ahead:
@@ -80,6 +74,52 @@ def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[Tabl
                 known[parent] = None
                 ahead.append(parent)
     return tuple(known)[given:]
+
+
+def needed_before(session: ServerSession, names: Sequence[TableName]) -> tuple[TableName, ...]:
+    """Tables whose definitions decide what happens to rows of *names*, and would come later than these, or not at all.
+
+    Args:
+        names: Tables that come with their definitions, in order.
+    """
+    parents = _parents(session)
+    later = {
+        parent for number, name in enumerate(names) for parent in parents.get(name, ()) if parent in names[number + 1 :]
+    }
+    return (*parents_of(session, names), *(name for name in names if name in later))
+
+
+def parents_first(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
+    """Order *names*, each after those that its foreign keys lead to, except in a circle.
+
+    While a table has not all its rows yet, nobody can tell which rows go with its own.
+    """
+    parents, given = _parents(session), dict.fromkeys(names)
+    found: dict[TableName, None] = {}
+    begun: set[TableName] = set()
+    ahead = list(reversed(given))
+    while ahead:
+        name = ahead[-1]
+        begun.add(name)
+        before = [parent for parent in parents.get(name, ()) if parent in given and parent not in begun]
+        if before:
+            ahead += reversed(before)
+        else:
+            found[ahead.pop()] = None
+    return tuple(found)
+
+
+def _parents(session: ServerSession) -> dict[TableName, list[TableName]]:
+    """Tables that foreign keys lead to, by the table that has the key."""
+    links = session.rows(
+        "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME"
+        " FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"
+        " ORDER BY TABLE_SCHEMA, TABLE_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME"
+    )
+    parents: dict[TableName, list[TableName]] = {}
+    for schema, table, parent_schema, parent in links:
+        parents.setdefault(TableName(schema, table), []).append(TableName(parent_schema, parent))
+    return parents
 
 
 def visible_parents(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:

@@ -10,6 +10,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.vendor import REPLICA_WORDS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.settings.publish_model import PublishJob
+from binlog_streaming.snapshot.definitions import parents_first
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.marks import EarlierRuns
 from binlog_streaming.snapshot.server_checks import (
@@ -59,7 +60,7 @@ class SnapshotPlan:
 
     Attributes:
         source: The log that must be its own.
-        tables: What would be taken, in order.
+        tables: What would be taken, in order: parents, by foreign keys, before their children.
         taken: Names of tables that a run took before it was cut off, which goes on now.
         complete: Names of tables that are complete already.
         unseen: Names of tables that the job has written, and that the server does not show: they were dropped, or the
@@ -132,6 +133,7 @@ def make_plan(
     left_out = tuple(_left_out(session, wanted, job, row_filter))
     refused = {left.name for left in left_out}
     earlier = EarlierRuns(session, topics, row_filter)
+    order = {name: number for number, name in enumerate(parents_first(session, [table.name for table in wanted]))}
     cut = {} if restart else {table.name: earlier.cut_run_that_took(table.name) for table in wanted}
     planned = tuple(
         PlannedTable(
@@ -139,7 +141,7 @@ def make_plan(
             of_job.purpose(table.name),
             is_resumed=not restart and earlier.is_open(table.name) and not of_job.is_set_aside(table.name),
         )
-        for table in wanted
+        for table in sorted(wanted, key=lambda table: order[table.name])
         if cut.get(table.name) is None and table.source.full_name not in refused
     )
     runs = [*cut.values(), *(earlier.run_of(table.table.name) for table in planned if table.is_resumed)]

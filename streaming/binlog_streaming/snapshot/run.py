@@ -17,7 +17,7 @@ import pymysql
 from binlog_connector.schema.snapshot_marks import TOPICS, Purpose
 from binlog_format.errors import BinlogError, SchemaError, ServerError, TableError, UnsupportedError
 from binlog_streaming.server.session import named_error
-from binlog_streaming.snapshot.definitions import parents_of, write_definitions
+from binlog_streaming.snapshot.definitions import needed_before, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import FILTER, RUN, TABLES_LEFT, MarksTable
 from binlog_streaming.snapshot.server_load import LoadMeter
@@ -213,7 +213,7 @@ def run_snapshot(
     limit, meter = RateLimit(rate), LoadMeter(session)
     drop_left_shadows(session)
     # What foreign keys lead to from there may not be the job's, and decides what happens to its rows.
-    write_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
+    write_definitions(session, needed_before(session, [planned.table.name for planned in plan.tables]))
     rows, failed = 0, []
     for number, planned in enumerate(plan.tables):
         left = len(plan.tables) - number - 1

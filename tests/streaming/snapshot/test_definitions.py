@@ -22,6 +22,8 @@ from binlog_streaming.jobs.check import check_job
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Begin, OnCascade, TableRule, load_job
 from binlog_streaming.snapshot.definitions import bring_definitions
+from binlog_streaming.snapshot.plan import make_plan
+from binlog_streaming.snapshot.run import run_snapshot
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import TableSnapshot
@@ -327,3 +329,29 @@ def test_check_states_once_whose_definitions_are_partial(server: MariaDbServer, 
     after = check_job(job)
     assert {table.definition for table in after.tables} == {"known"}
     assert not any("definition = partial" in text for text in after.warnings)
+
+
+CHAIN = (
+    "CREATE TABLE shop.basket (id INT PRIMARY KEY, up INT, FOREIGN KEY (up) REFERENCES parent (id))",
+    "CREATE TABLE shop.apple (id INT PRIMARY KEY, up INT, FOREIGN KEY (up) REFERENCES basket (id))",
+    "CREATE TABLE shop.desk (id INT PRIMARY KEY, up INT)",
+    "CREATE TABLE shop.room (id INT PRIMARY KEY, up INT, FOREIGN KEY (up) REFERENCES desk (id))",
+    "ALTER TABLE shop.desk ADD FOREIGN KEY (up) REFERENCES room (id)",
+)
+
+
+def test_parents_come_before_their_children_and_definitions_of_a_circle_before_all(
+    server: MariaDbServer, tmp_path: Path
+) -> None:
+    """A table whose rows are not all there yet cannot tell which rows of its children go with its own."""
+    run_sql(server, CHAIN)
+    job = job_in(tmp_path, server.binlog_directory, TableRule(select=r"shop\..*", begin=Begin.SNAPSHOT))
+    with session_on(server) as session:
+        plan = make_plan(session, job)
+        names = [planned.table.name.table for planned in plan.tables]
+        assert names == ["parent", "basket", "apple", "child", "room", "desk", "kinds"]
+        run_snapshot(session, plan)
+        kinds = "kind IN ('definition', 'begin')"
+        marks = session.rows(f"SELECT kind, source_table FROM binlog_stream.snapshot_marks WHERE {kinds} ORDER BY id")
+    assert marks == [("definition", "desk"), *(("begin", name) for name in names)]
+    run_sql(server, ["SET foreign_key_checks = 0", "DROP TABLE shop.desk, shop.room"])  # none can be dropped first
