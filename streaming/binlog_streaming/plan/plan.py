@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
@@ -40,6 +41,7 @@ from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, Change
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
+from binlog_streaming.plan.lost_cascades import lost_cascades
 from binlog_streaming.plan.planning import Planning, definitions_of, statements_of
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
@@ -47,7 +49,7 @@ from binlog_streaming.plan.table_spellings import named_changes, take_unclear_ke
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKeys
@@ -57,9 +59,11 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
     from binlog_streaming.plan.job_state import TableSelection
+    from binlog_streaming.plan.lost_cascades import LostCascade, RowGaps
     from binlog_streaming.plan.planning import Row, Statements
 
     AnyChange = StatementChange | SnapshotChange
+    FindLost = Callable[[RowGaps, Sequence[tuple[Position, TableRenamed]]], list[LostCascade]]
 
 
 def plan_batch(
@@ -111,15 +115,18 @@ def plan_batch(
     changes = named_changes(planning, walk)
     take_unclear_names(planning, changes)
     _keep_between_renames(planning, [change for _, some in changes for change in some])
-    carried = []
+    carried, find_lost = [], None
     if log is not None and states and last is not None:
-        carried = _take_cascades(planning, states, last, log)
+        inline = any(key.inline for _, known in states for keys in known.keys.values() for key in keys)
+        appliance = Appliance(planning.applies_cascades, log.takes_inline_keys if inline else None)
+        carried = _take_cascades(planning, states, last, log, appliance)
+        find_lost = partial(lost_cascades, planning.touched, states, log, appliance)
         take_unclear_keys(planning, states, log)
         end = last if planning.cascades else end
     admission = TableChecks(
         planning.job_state, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
     )
-    _admit(planning, admission, changes, carried, on_error)
+    _admit(planning, admission, changes, carried, find_lost, on_error)
     if first is not None:
         _take_respelled(planning, DdlStatement(first, 0, ""))
     _take_statements(planning, changes)
@@ -161,11 +168,13 @@ def _planning(
 
 
 def _take_cascades(
-    planning: Planning, states: Sequence[tuple[Position, ForeignKeys]], end: Position, log: CascadeLog
+    planning: Planning,
+    states: Sequence[tuple[Position, ForeignKeys]],
+    end: Position,
+    log: CascadeLog,
+    appliance: Appliance,
 ) -> list[CascadedChange]:
     # Those that are not done in the targets are given back.
-    inline = any(key.inline for _, known in states for keys in known.keys.values() for key in keys)
-    appliance = Appliance(planning.applies_cascades, log.takes_inline_keys if inline else None)
     planning.cascades = links_in(planning.touched, states, end, appliance)
     for link in planning.cascades:
         if planning.find(link.key.parent) is not None:
@@ -189,6 +198,7 @@ def _admit(
     admission: TableChecks,
     changes: Sequence[tuple[DdlStatement, list[AnyChange]]],
     carried: Sequence[CascadedChange],
+    find_lost: FindLost | None,
     on_error: OnError,
 ) -> None:
     ahead = deque(carried)
@@ -199,6 +209,10 @@ def _admit(
     # Of each range only the first change is known, and others may follow a TRUNCATE.
     for cascade in (*ahead, *carried):
         admission.take_cascade(cascade)
+    if find_lost is not None:
+        renames = [(of.position, change) for of, some in changes for change in some if isinstance(change, TableRenamed)]
+        for lost in find_lost(admission.gaps, renames):
+            admission.take_lost(lost)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
     planning.assumed = admission.assumed

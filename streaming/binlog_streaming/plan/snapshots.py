@@ -113,6 +113,18 @@ class Snapshots:
         if name in self._live_from and self._live_from[name] is None:
             self._live_from[name] = place
 
+    def waited(self, name: TableName) -> bool:
+        """True if a table was not live when the batch began."""
+        return name in self._live_from
+
+    def live_from(self, name: TableName) -> LogPlace | None:
+        """Place from which a table that waited is live; None: there is none in the batch, or it did not wait."""
+        return self._live_from.get(name)
+
+    def is_open_at_start(self, name: TableName) -> bool:
+        """True if a snapshot of a table was under way when the batch began."""
+        return name in self._at_start
+
     def is_live(self, name: TableName, place: LogPlace | None = None) -> bool:
         """True if the log applies to a table from *place* on; None: at the end of the batch."""
         if name not in self._live_from:
@@ -211,13 +223,14 @@ class Snapshots:
             self._used.setdefault(name, []).append((place, ""))
 
     def lose(self, name: TableName, problem: str) -> None:
-        """Nothing of the batch is applied to a table, so a snapshot that it has a part of does not complete it."""
+        """A snapshot that the batch has a part of does not complete its table, also if it has ended."""
         snapshot = self.tables.get(name)
         if snapshot is None or snapshot.problem is not None:
             return
         is_of_batch = any(used == snapshot.snapshot for _, used in self._used.get(name, ()))
         if snapshot.is_open or is_of_batch or self._at_start.get(name) == snapshot.snapshot:
             self.tables[name] = msgspec.structs.replace(snapshot, problem=problem)
+            self.ended = {(of, place) for of, place in self.ended if of != name}
 
     def key_of(self, snapshot: str) -> tuple[str, ...] | None:
         """Key columns of the table of a snapshot; None: its start lies before the log that was read."""

@@ -33,6 +33,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.errors import BinlogError, SchemaError, TableError
 from binlog_streaming.plan.batch_plan import names_of
+from binlog_streaming.plan.lost_cascades import RowGaps
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import CascadedChange
     from binlog_streaming.plan.job_state import JobState, SelectedTable
+    from binlog_streaming.plan.lost_cascades import LostCascade
     from binlog_streaming.plan.snapshots import Snapshots
 
 _NAMED_MAX = 10
@@ -80,6 +82,7 @@ class TableChecks:
         refusals: The first refusal of each table that has one.
         assumed: Tables that count as complete because the log begins with the server's first transaction: nothing in it
             created or emptied them. A server that is older than its log has such a log, too.
+        gaps: Where tables have not all their rows.
     """
 
     job_state: JobState
@@ -90,10 +93,14 @@ class TableChecks:
     tells_texts: bool = True
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
     assumed: set[TableName] = field(default_factory=set)
+    gaps: RowGaps = field(init=False)
     _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
     _ignoring: set[TableName] = field(default_factory=set)
     _of_others: set[TableName] = field(default_factory=set)  # names that tables have now which the job lacks rows of
+
+    def __post_init__(self) -> None:
+        self.gaps = RowGaps(self.snapshots, self.job_state.complete)
 
     @property
     def complete(self) -> dict[TableName, bool]:
@@ -126,6 +133,11 @@ class TableChecks:
         self._let_lack([child])
         if table.rule.foreign_keys is not OnCascade.IGNORE and not table.is_aside:
             self.refusals.setdefault(child, Refusal(carried.place, carried.change.gtid, carried.error()))
+
+    def take_lost(self, lost: LostCascade) -> None:
+        """Changes of foreign keys that cannot be derived."""
+        self.snapshots.lose(lost.table, lost.problem)
+        self._let_lack([lost.table])
 
     def finish(self, first_rows: Mapping[TableName, Position]) -> None:
         """After the last statement: look at the tables that have rows, or another name now.
@@ -212,6 +224,7 @@ class TableChecks:
             self.snapshots.cancel(change)
         elif self.snapshots.end(statement, change):
             self._states[change.name] = True
+            self.gaps.close(change.name, statement.place)
 
     def _take_begin(self, statement: DdlStatement, begun: SnapshotBegun, table: SelectedTable) -> None:
         name, place = begun.name, statement.place
@@ -225,6 +238,7 @@ class TableChecks:
         self.snapshots.begin(statement, begun, is_live=is_live, empties=empties)
         if empties or is_complete is not True:
             self._states[name] = False
+            self.gaps.open(name, place, empties=empties)
 
     def _take_change(self, statement: DdlStatement, change: TableChange) -> None:
         self._stop_snapshots(statement, change)
@@ -244,6 +258,7 @@ class TableChecks:
         # All rows that it has from here on come after this place.
         self._states[name] = True
         self.snapshots.go_live(name, statement.place)
+        self.gaps.close(name, statement.place, begins_anew=True)
 
     def _stop_snapshots(self, statement: DdlStatement, change: TableChange) -> None:
         if isinstance(change, TableTruncated | PartitionsDropped) or getattr(change, "if_not_exists", False):
@@ -261,6 +276,7 @@ class TableChecks:
         refused = self.refusals.get(change.old) or self._set_aside_before(change, place, statement.gtid)
         if refused is None and self._hands_on_all_rows(change, place):
             self.snapshots.go_live(change.new, place)
+        self.gaps.move(change.old, change.new, place)
         is_live = self.snapshots.is_live(change.new, place)
         if is_live and self.find(change.new) is not None and self.job_state.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
