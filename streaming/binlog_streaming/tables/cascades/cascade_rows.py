@@ -19,6 +19,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.layout_definitions import row_ends
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout
+from binlog_format.names import folded_names
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.cascading import NO_ROW_ENDS, possible_row_ends, removed_rows
@@ -283,7 +284,7 @@ class CascadeRows:
         return names
 
     def _computed(self, name: TableName, last: ChangePlace) -> frozenset[str]:
-        # Columns that nobody knows after an update.
+        # Columns that nobody knows after an update by a foreign key: virtual ones over columns that it changes.
         definition = self.facts.definition_at(name, last.position)
         if definition is not None and definition.versioned:
             raise UnsupportedError(
@@ -292,8 +293,17 @@ class CascadeRows:
                 "history is not derived",
                 hint='Leave it out (option source.excludeTables), or set foreign_keys = "ignore" for it',
             )
-        columns = () if definition is None else definition.columns or ()
-        return frozenset(column.name for column in columns if column.generated not in (None, Generated.STORED))
+        if definition is None or definition.columns is None:
+            return frozenset()
+        changed = folded_names(column for link in self.step.links if link.child == name for column in link.key.columns)
+        computed = [
+            (column.name, completed.sources)
+            for column, completed in zip(definition.columns, definition.completion().columns, strict=True)
+            if column.generated not in (None, Generated.STORED)
+        ]
+        if self._table(name).has_absent:  # an update before may have changed what the column is over
+            return frozenset(name for name, _ in computed)
+        return frozenset(name for name, over in computed if over is None or folded_names(over) & changed)
 
 
 def _logged_changes(

@@ -1,0 +1,46 @@
+"""Virtual columns of rows that foreign keys change: they stay unless the foreign key changes what they are over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format.errors import UnsupportedError
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
+from tests.streaming.replay_runs import run
+from tests.streaming.tables.jobs.test_admission import job, log, rows
+from tests.streaming.tables.statements.statement_stories import ID, wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.streaming.tables.shop import ShopLog
+
+PARENT = wanted("parent", ID)
+CHILD = wanted("child", ID, *(ColumnSpec(name, "int", nullable=True) for name in ("p", "n", "v", "w")))
+
+
+def story(writer: ShopLog, w: str) -> None:
+    writer.statement("CREATE TABLE parent (id INT PRIMARY KEY)")
+    writer.statement(
+        f"CREATE TABLE child (id INT PRIMARY KEY, p INT, n INT, v INT AS (n + 1) VIRTUAL, w INT AS ({w}) VIRTUAL,"
+        " FOREIGN KEY (p) REFERENCES parent (id) ON UPDATE CASCADE)"
+    )
+    writer.insert(PARENT, (1,))
+    writer.insert(CHILD, (11, 1, 5, 6, 7))
+    writer.update(PARENT, ((1,), (4,)))
+
+
+def test_virtual_columns_over_other_columns_keep_their_values(tmp_path: Path) -> None:
+    log(tmp_path, lambda writer: story(writer, "v + 1"))
+    run(job(tmp_path, foreign_keys="apply"))
+    assert rows(tmp_path, "child") == [(11, 4, 5, 6, 7)]
+
+
+def test_virtual_column_over_a_column_of_the_key_is_not_known(tmp_path: Path) -> None:
+    log(tmp_path, lambda writer: story(writer, "v + p"))
+    with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\] shop\.child: w: generated columns"):
+        run(job(tmp_path, foreign_keys="apply"))
+    run(job(tmp_path, foreign_keys="apply", generated="null"))
+    assert rows(tmp_path, "child") == [(11, 4, 5, 6, None)]
