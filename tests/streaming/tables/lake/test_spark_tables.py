@@ -94,7 +94,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "1",  # tables of a few rows
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Delta lists the files of each version of a table with projections of their own: to compile them would take a
+        # quarter of the time. What reads a table's rows is compiled as a whole, as in users' sessions.
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.session.timeZone": "UTC",
         # Rows are few: compiling Java code as well as it can be would take longer than it ever runs.
         **PLANNING_ONLY,
