@@ -41,6 +41,7 @@ from tests.corpus import SERVER_CASES
 from tests.program import run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.tables.shop import ShopLog
+from tests.streaming.tables.snapshots.snapshot_log import begin_late
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,6 +180,36 @@ def test_statements_before_a_snapshot_are_no_problems_of_its_table(tmp_path: Pat
     assert waiting.problems == ()
     (table,) = waiting.tables
     assert any("waits for its snapshot" in warning for warning in table.warnings)
+
+
+@pytest.mark.parametrize("begins", ["", "CREATE TABLE shop.t (id INT PRIMARY KEY)"])
+def test_statements_about_a_table_without_rows_in_the_log_stop_it_unless_it_waits(begins: str, tmp_path: Path) -> None:
+    """As where a server logged statements alone until now: its table begins at the snapshot, or at the CREATE."""
+    with ShopLog(tmp_path / "log") as shop:
+        if begins:
+            shop.statement(begins)
+        shop.statement("INSERT INTO shop.t VALUES (1)")
+    for begin in (Begin.CREATED, Begin.SNAPSHOT):
+        report = check_job(job_for(tmp_path, TableRule(begin=begin), log=tmp_path / "log"))
+        waits = begin is Begin.SNAPSHOT and not begins
+        assert any("STATEMENT_FORMAT" in problem for problem in report.problems) is not waits
+        assert any("shop.t: it waits for its snapshot" in warning for warning in report.warnings) is waits
+
+
+def test_table_without_a_key_that_statements_changed_waits_in_a_job_that_init_writes(tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log") as shop:
+        begin_late(shop)
+        shop.insert(TableSpec("shop", "t", (ColumnSpec("id", "int"),)), (1,))
+        shop.insert(TableSpec("shop", "u", (ColumnSpec("id", "int"),), ("id",)), (1,))
+        shop.statement("INSERT INTO shop.t VALUES (2)")
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(init_text(str(tmp_path / "log"), scan_size=SCAN_SIZE))
+    job = load_job(job_file)
+    assert [(rule.select, rule.mode, rule.begin) for rule in job.tables] == [
+        (r"shop\.t", Mode.CHANGELOG, Begin.SNAPSHOT),
+        (".*", Mode.MIRROR, Begin.SNAPSHOT),
+    ]
+    assert check_job(job).problems == ()
 
 
 @pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
@@ -360,6 +391,8 @@ def test_columns_that_become_something_else_are_a_problem_where_the_job_meets_th
     assert "BINLOG_SCHEMA.SCHEMA_CHANGED] shop.t: column n was int32 and is string now" in problem
     begun_empty = TableRule(begin=Begin.EMPTY)
     assert check_job(job_for(tmp_path, begun_empty, log=log, startingOffsets="latest")).problems == ()
+    waiting = TableRule(begin=Begin.SNAPSHOT)  # all that the log has of it is left out
+    assert check_job(job_for(tmp_path, waiting, log=log)).problems == ()
 
 
 def test_table_that_would_begin_in_the_middle_is_a_problem_unless_it_may(tmp_path: Path) -> None:

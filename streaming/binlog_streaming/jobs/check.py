@@ -23,7 +23,7 @@ from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table, told, where_it_stops, with_missing
 from binlog_streaming.lake.target import same_target
-from binlog_streaming.plan.job_state import SelectedTable
+from binlog_streaming.plan.job_state import SelectedTable, TableSelection
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
@@ -173,6 +173,10 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         _with_state(report, job, job_state, problems.pop(report.name, ()), begins_there=begun[report.name])
         for report in reports
     )
+    for name in [name for name in problems if name and _is_waiting(TableName.parse(name), job, job_state)]:
+        if name not in found.begun or found.begun[name] < begins_at:
+            del problems[name]
+            warnings.append(_waits(TableName.parse(name)))
     state = StatusFile(job).read()
     proofs = {} if state is None else {table.name: table.proof for table in state.tables}
     reports = tuple(replace(report, proof=proofs.get(report.name, "")) for report in reports)
@@ -305,8 +309,7 @@ def _with_state(
     if snapshot is not None:
         report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
     if job_state.waits(SelectedTable(name, rule)) and not begins_there:
-        text = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
-        return replace(report, complete=False, warnings=(*report.warnings, text))
+        return replace(report, complete=False, warnings=(*report.warnings, _waits(name)))
     report = replace(report, problems=(*report.problems, *statements))
     is_new = name not in (job_state.written or ())
     unless_met = job_state.from_first or begins_there if is_new and job_state.from_first is not None else None
@@ -325,6 +328,15 @@ def _with_state(
         return replace(report, problems=(*report.problems, told(report.name, incomplete(name))))
     text = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
     return replace(report, warnings=(*report.warnings, text))
+
+
+def _is_waiting(name: TableName, job: Job, job_state: JobState) -> bool:
+    table = TableSelection(job.tables, job.source.exclude_tables).find(name)
+    return table is not None and name not in job_state.set_aside and job_state.waits(table)
+
+
+def _waits(name: TableName) -> str:
+    return f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
 
 
 def _of_snapshot(snapshot: PlannedSnapshot) -> list[str]:

@@ -55,6 +55,9 @@ _OLDER_TABLES = [
 ]
 
 
+_OLDER_CHANGES = ["Statements changed them (below), so they wait (begin) for a snapshot; earlier changes are left out."]
+
+
 def init_text(
     path: str,
     *,
@@ -82,10 +85,14 @@ def init_text(
     keyless = [table for table in known if table not in keyed]
     rules: list[TableRule] = []
     comments: dict[int, list[str]] = {}
+    is_older = table_format.replaces_rows and not begins_with_first(path)
     if keyless:
         select = ",".join(_expression(table) for table in keyless)
         comments[len(rules)] = [*_why_changelog(keyless, table_format), _listed(keyless)]
-        rules.append(TableRule(select=select, mode=Mode.CHANGELOG))
+        # A job would stop at a statement; from a snapshot on it has all changes.
+        begin = Begin.SNAPSHOT if is_older and _has_statements(log.tally, keyless) else Begin.CREATED
+        comments[len(rules)] += _OLDER_CHANGES if begin is Begin.SNAPSHOT else []
+        rules.append(TableRule(select=select, mode=Mode.CHANGELOG, begin=begin))
     if keyed or not keyless:
         is_mirror = table_format.replaces_rows
         whole = "; of one without a primary key the whole row tells rows apart" if is_mirror else ""
@@ -95,7 +102,7 @@ def init_text(
         ]
         comments[len(rules)] += _statements(log.tally)
         # A job would stop at a table that is older than the log.
-        begin = Begin.CREATED if not is_mirror or begins_with_first(path) else Begin.SNAPSHOT
+        begin = Begin.SNAPSHOT if is_older else Begin.CREATED
         comments[len(rules)] += _OLDER_TABLES if begin is Begin.SNAPSHOT else []
         rules.append(TableRule(mode=Mode.MIRROR if is_mirror else Mode.CHANGELOG, begin=begin))
     job = Job(
@@ -249,6 +256,11 @@ def _why_excluded(unknown: Sequence[FoundTable]) -> str:
             "have them, set binlog_row_metadata=FULL on the server, or give a schemaFile (init --schema-file)."
         )
     return reason
+
+
+def _has_statements(tally: Tally, tables: Sequence[FoundTable]) -> bool:
+    names = {None if name is None else str(name) for name, _ in tally.counts}
+    return None in names or any(table.name in names for table in tables)
 
 
 def _statements(tally: Tally) -> list[str]:

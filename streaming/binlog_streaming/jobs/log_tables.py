@@ -108,6 +108,7 @@ class FoundTables:
         size_all: Bytes of all files.
         tally: What the log does not tell row by row there.
         logs_cascades: The newest row events state that what foreign keys do is in the log.
+        begun: `FoundTable.begun_at` of all tables, by name, those without rows too.
     """
 
     tables: tuple[FoundTable, ...]
@@ -115,6 +116,7 @@ class FoundTables:
     size_all: int
     tally: Tally
     logs_cascades: bool
+    begun: Mapping[str, Position]
 
 
 def find_tables(
@@ -160,7 +162,7 @@ def find_tables(
     tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
     for table in tables:
         table.is_defined = finder.is_defined(table) or (None if size < size_all else False)
-    return FoundTables(tables, size, size_all, tally, finder.logs_cascades)
+    return FoundTables(tables, size, size_all, tally, finder.logs_cascades, finder.begun)
 
 
 class _Finder:
@@ -177,7 +179,7 @@ class _Finder:
         self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
         self._layouts: dict[str, list[FoundTable]] = {}  # by name, in order, each time that the layout is another one
         self._made: set[str] = set()
-        self._begun: dict[str, Position] = {}
+        self.begun: dict[str, Position] = {}
         self._foreign_keys = history.base.foreign_keys.copy()
         self._cascading: dict[str, dict[str, ForeignKey]] = {}  # by table and name
         self.logs_cascades = False
@@ -223,7 +225,7 @@ class _Finder:
             others = (other for other in self._layouts.get(name, ()) if other is not table)
             table.earlier = tuple(other.layout for other in others if other.problem is None)
             table.is_made_there = name in self._made
-            table.begun_at = self._begun.get(name)
+            table.begun_at = self.begun.get(name)
             table.cascading = tuple(self._cascading.get(name, {}).values())
             self._complete(table)
         return tuple(self._by_name[name] for name in sorted(self._by_name))
@@ -252,7 +254,7 @@ class _Finder:
             self._foreign_keys.apply(operation)
             self._note_cascading()
             for name in _begun_by(operation):
-                self._begun[str(name)] = statement.position
+                self.begun[str(name)] = statement.position
             for name in _made_by(operation):
                 self._made.add(str(name))
                 self._layouts.pop(str(name), None)

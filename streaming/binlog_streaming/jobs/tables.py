@@ -24,7 +24,7 @@ from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.settings.choices import Deletes, Mode
+from binlog_streaming.settings.choices import Begin, Deletes, Mode
 from binlog_streaming.settings.names import as_job_setting
 from binlog_streaming.status.wording import NAMES_SHOWN_MAX, names_text
 from binlog_streaming.tables.open_targets import target_gone
@@ -269,10 +269,15 @@ class _Look:
         if target is not None and target.properties() is not None:
             if not self.found.is_made_there:
                 wanted.insert(0, target.schema())
-        elif self.query_id is None and self.job.source.starts_at_the_beginning:
+        elif self.query_id is None and self.job.source.starts_at_the_beginning and not self._waits:
             decoding = self.job.decoding()
             wanted = [self._stored(target, arrow_schema(layout, decoding)) for layout in self.found.earlier] + wanted
         common_schema(wanted, self.found.name)
+
+    @property
+    def _waits(self) -> bool:
+        # A new job leaves out what the log has of such a table before its snapshot.
+        return self.rule.begin is Begin.SNAPSHOT and self.found.begun_at is None
 
     def _stored(self, target: Target | None, schema: pa.Schema) -> pa.Schema:
         columns = mode_schema(self.mode, schema, self.rule.deletes, self.rule.foreign_keys)

@@ -129,19 +129,26 @@ def test_a_table_that_waits_goes_on_waiting_under_another_name(tmp_path: Path) -
     assert rows(tmp_path, "bought") == [(7, "seven"), (9, "nine")]
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_the_advice_about_a_statement_leads_on(has_begun: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["new", "has begun", "created in the log"])
+def test_the_advice_about_a_statement_leads_on(case: str, tmp_path: Path) -> None:
     """What the log does not tell row by row comes with a snapshot, in a new job and in one that has begun."""
+
+    def first(writer: ShopLog) -> None:
+        if case == "created in the log":
+            writer.statement("CREATE TABLE shop.orders (id INT PRIMARY KEY, name VARCHAR(20))")
+        writer.insert(ORDERS, (1, "a"))
+
     wanted = job(tmp_path)
-    log(tmp_path, lambda writer: writer.insert(ORDERS, (1, "a")))
-    if has_begun:
+    log(tmp_path, first)
+    if case == "has begun":
         run(wanted)
     log(tmp_path, lambda writer: writer.statement("UPDATE orders SET name = 'z'"), first=100)
     with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT") as stopped:
         run(wanted)
-    advice = {"on_statement": OnRowStatement.IGNORE} if has_begun else {"begin": Begin.SNAPSHOT}
+    advice = {"begin": Begin.SNAPSHOT} if case == "new" else {"on_statement": OnRowStatement.IGNORE}
     ((setting, value),) = advice.items()
     assert f'{setting} = "{value}"' in str(stopped.value.hint)
+    assert "the CREATE TABLE or a TRUNCATE of them, needs on_statement" in str(stopped.value.hint)
     wanted = job(tmp_path, **advice)
     run(wanted)
     log(tmp_path, lambda writer: ShopSnapshot(writer, ORDERS).take([(1, "z")]), first=200)
