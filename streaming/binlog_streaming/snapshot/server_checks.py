@@ -70,13 +70,17 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
     lock = "" if not locks_rows or table.lock is not TableLock.ROWS else locking_clause(session, is_waiting=False)
     refusals = []
     try:
-        is_denied = not table.columns or _is_denied(session, f"{select} {lock}", "SELECT")
+        is_denied = _is_denied(session, f"{select} {lock}", "SELECT")
     except ServerError as error:
         if error.subclass != "LOCKED":
             raise
         return str(error)
     if is_denied:
         refusals.append((f"SELECT ON {table.full_name}", grant_statement(session, ["SELECT"], source)))
+    elif not table.columns:
+        return (
+            "the server did not show its columns, as another session altered or dropped it at that moment; start again"
+        )
     if locks_rows and table.lock is TableLock.TABLE:
         nothing = table_sql(table.schema, "no_such_table")
         for schema, probe in ((table.schema, nothing), (SNAPSHOT_DATABASE, _NOTHING)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,9 @@ from binlog_streaming.server.session import ServerVersion, connect
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.plan import make_plan
 from binlog_streaming.snapshot.reading.plan import plan_reading
-from binlog_streaming.snapshot.server_checks import check_server
+from binlog_streaming.snapshot.server_checks import check_server, rights_refusal
 from binlog_streaming.snapshot.shadow import ShadowEngine
+from binlog_streaming.snapshot.source_table import read_table
 from tests.corpus import SERVER_CASES
 from tests.program import run_program
 from tests.servers import mariadb_server_in
@@ -199,6 +201,16 @@ def test_each_missing_right_is_named(shared_server: MariaDbServer, job: Path, mi
         assert plan_of(shared_server, job, r"shop\.items", user="cdc").tables
         return
     assert logged(shared_server) == last
+
+
+@pytest.mark.parametrize("name", ["items", "gone"])
+def test_table_that_is_altered_or_dropped_while_it_is_looked_at_lacks_no_right(
+    shared_server: MariaDbServer, job: Path, name: str
+) -> None:
+    """The server may show no columns of it at that moment."""
+    with session_on(shared_server) as session:
+        looked_at = replace(read_table(session, "shop", "items"), name=name, columns=())
+        assert "altered or dropped it at that moment; start again" in str(rights_refusal(session, looked_at))
 
 
 def test_wrong_password_and_user(shared_server: MariaDbServer, job: Path) -> None:
