@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered, created
-from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition, TableName
+from binlog_connector.schema.definitions import (
+    SEQUENCE_COLUMNS,
+    SEQUENCE_ENGINE,
+    ColumnDefinition,
+    TableDefinition,
+    TableName,
+)
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
-    SEQUENCE_ENGINE,
     AlterTable,
     CreateSequence,
     CreateTable,
@@ -160,7 +165,7 @@ class Catalog:
 
     def _is_sequence(self, name: TableName) -> bool:
         state = self.tables.get(self.key(name))
-        return isinstance(state, TableDefinition) and state.engine == SEQUENCE_ENGINE
+        return isinstance(state, TableDefinition) and state.is_sequence
 
     def _defaults(self, name: TableName, vendor: Vendor | None) -> Defaults:
         return Defaults(vendor, self.databases.get(self.key(name).database))
@@ -218,18 +223,13 @@ def _altered(table: TableDefinition, alter: AlterTable, defaults: Defaults) -> T
 
 
 def _sequence(create: CreateSequence) -> TableDefinition:
-    """MariaDB sql/sql_sequence.cc: sequence_structure."""
     value = {"bigint": "bigint(21)"}.get(create.type, create.type)
-    columns = [
-        ColumnDefinition(name, value, nullable=False, unsigned=create.unsigned)
-        for name in ("next_not_cached_value", "minimum_value", "maximum_value", "start_value")
-    ]
-    columns += [
-        ColumnDefinition("increment", "bigint(21)", nullable=False, unsigned=False),
-        ColumnDefinition("cache_size", "bigint(21)", nullable=False, unsigned=True),
-        ColumnDefinition("cycle_option", "tinyint(1)", nullable=False, unsigned=True),
-        ColumnDefinition("cycle_count", "bigint(21)", nullable=False, unsigned=False),
-    ]
+    types = [(value, create.unsigned)] * 4
+    types += [("bigint(21)", False), ("bigint(21)", True), ("tinyint(1)", True), ("bigint(21)", False)]
+    columns = (
+        ColumnDefinition(name, declared, nullable=False, unsigned=unsigned)
+        for name, (declared, unsigned) in zip(SEQUENCE_COLUMNS, types, strict=True)
+    )
     return TableDefinition(create.name, tuple(columns), engine=SEQUENCE_ENGINE)
 
 

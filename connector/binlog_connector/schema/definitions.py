@@ -22,6 +22,20 @@ from binlog_format.rows.declared.declared_types import DeclaredDefault, Generate
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SEQUENCE_ENGINE = "sql_sequence"
+"""Engine that MariaDB puts over the one of a table that is a sequence."""
+SEQUENCE_COLUMNS = (
+    "next_not_cached_value",
+    "minimum_value",
+    "maximum_value",
+    "start_value",
+    "increment",
+    "cache_size",
+    "cycle_option",
+    "cycle_count",
+)
+"""Columns of every sequence (MariaDB sql/sql_sequence.cc: sequence_structure)."""
+
 _BLOBS = frozenset(["tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json"])
 _STRINGS = frozenset(["char", "varchar", "binary", "varbinary"])
 _WHOLE_BLOB = 1 << 32
@@ -247,6 +261,11 @@ class TableDefinition:
         """True if rows may have another key than `row_key`: its length decides, and the engine, which is not known."""
         return not self.primary_key and any(map(self._may_be_hashed, self.keys))
 
+    @property
+    def is_sequence(self) -> bool:
+        """True if it defines a sequence, which is no table but for the server."""
+        return self.engine == SEQUENCE_ENGINE
+
     def renamed(self, name: TableName) -> TableDefinition:
         """The same table under another name."""
         return replace(self, name=name)
@@ -272,7 +291,8 @@ class TableDefinition:
             )
             for column, known in completions
         )
-        return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self._may_be_hashed, self.keys)))
+        hashes = sum(map(self._may_be_hashed, self.keys))
+        return LayoutCompletion(columns, tuple(self.row_keys()), hashes, self.is_sequence)
 
     def _sources(self, column: ColumnDefinition) -> tuple[str, ...] | None:
         """`ColumnCompletion.sources` of a column."""

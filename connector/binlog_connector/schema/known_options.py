@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import SEQUENCE_ENGINE, TableName
 from binlog_connector.schema.operations import (
     OF_DATABASE,
-    SEQUENCE_ENGINE,
     AlterTable,
     CreateSequence,
     CreateTable,
@@ -84,7 +83,8 @@ class KnownOptions:
                 self._set_engine(operation.name, options.engine, stays=stays)
                 if not (stays and operation.name in self._charsets):
                     _keep(self._charsets, operation.name, options.charset or server_charset, server_charset)
-            case CreateSequence():
+            case CreateSequence() if not operation.if_not_exists:
+                # With IF NOT EXISTS there may have been a table.
                 self._set_engine(operation.name, SEQUENCE_ENGINE, stays=False)
             case AlterTable():
                 self._alter(operation, server_charset)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import (
     PRIMARY,
+    SEQUENCE_COLUMNS,
     ColumnDefinition,
     KeyDefinition,
     KeyPart,
@@ -231,7 +232,8 @@ def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCo
         if schema_column is None or contradiction(layout, column, schema_column) is not None:
             schema_column = ColumnCompletion(name)
         columns.append(replace(schema_column, name=name))
-    return LayoutCompletion(tuple(columns), hashes=len(layout.hidden))
+    is_whole = tuple(column.name for column in completion.columns) == tuple(column.name for column in layout.columns)
+    return LayoutCompletion(tuple(columns), hashes=len(layout.hidden), is_sequence=completion.is_sequence and is_whole)
 
 
 def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> TableLayout:
@@ -245,12 +247,14 @@ def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> Table
 def leaves_open(layout: TableLayout) -> bool:
     """True if a table map lacks a name, a sign, labels or a number of digits: facts that a schema can contain.
 
-    Or it has a column that a server adds, by its name: a statement may have declared it after all.
+    Or it has a column that a server adds, by its name: a statement may have declared it after all. Or it has the
+    columns of a sequence, which a table may have, too.
     """
     return (
         bool(layout.hidden)
         or not layout.has_names
         or layout.joined
+        or tuple(column.name for column in layout.columns) == SEQUENCE_COLUMNS
         or any(
             column.type in OLD_TEMPORAL_TYPES
             or (column.type in NUMERIC_TYPES and column.unsigned is None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
+from binlog_connector.schema.definitions import SEQUENCE_ENGINE, TableName
 from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ class KeySpec:
 
 OF_DATABASE = "DEFAULT"
 """In place of the name of a character set: that of the table's database."""
-SEQUENCE_ENGINE = "sql_sequence"
-"""Engine that MariaDB puts over the one of a table that is a sequence."""
 _WITHOUT_OWN_ROWS = frozenset(
     {"blackhole", "connect", "federated", "federatedx", "merge", "mrg_myisam", "sphinx", "spider"}
 )

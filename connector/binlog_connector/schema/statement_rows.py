@@ -5,7 +5,6 @@ The errors for what a log does not tell row by row: `statement_error`, `events_l
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,16 +55,9 @@ STATEMENT_HINT = (
     "snapshot JOB.toml"
 )
 
-SEQUENCE_HINT = (
-    "A sequence has one row, which the server creates and alters without row events: leave it out "
-    "(option source.excludeTables)"
-)
 REPLACED_HINT = (
     "Set binlog_row_image=FULL on the server, or write INSERT ... ON DUPLICATE KEY UPDATE instead (with "
     "binlog_annotate_row_events=ON, which tells them apart), and take the tables anew from the server"
-)
-_ABOUT_SEQUENCE = re.compile(
-    r"\s*(?:SET\s+STATEMENT\b.*?\bFOR\s+)?(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE | re.DOTALL
 )
 
 _HIDDEN = "its text is left out, as rules hide values of rows"
@@ -100,7 +92,7 @@ def statement_error(
     return UnsupportedError(
         "STATEMENT_FORMAT",
         f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: {text}",
-        hint=SEQUENCE_HINT if _ABOUT_SEQUENCE.match(statement.text) else STATEMENT_HINT,
+        hint=STATEMENT_HINT,
     )
 
 

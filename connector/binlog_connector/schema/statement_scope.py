@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import SEQUENCE_ENGINE, TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.known_options import KnownOptions
 from binlog_connector.schema.operations import (
     AlterTable,
     ChangeRows,
     CreateFunction,
+    CreateSequence,
     CreateTable,
     CreateTrigger,
     CreateView,
@@ -163,6 +164,7 @@ class StatementScope:
                     self.foreign_keys.apply(operation)
             return
         for effect in self._permanent_operations(statement):
+            is_of_sequence = self._is_of_sequence(effect)
             if not isinstance(effect, RowsChanged):
                 may_be_missing = has_if_exists(statement.text)
                 self.names.observe(effect, may_be_missing=may_be_missing)
@@ -170,7 +172,13 @@ class StatementScope:
                 self._options.learn(effect, statement.server_charset)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(effect)
-            yield effect
+            if not is_of_sequence:
+                yield effect
+
+    def _is_of_sequence(self, effect: Operation | RowsChanged) -> bool:
+        if isinstance(effect, RenameTables):
+            return all(self._options.is_sequence(old) for old, _ in effect.pairs)
+        return isinstance(effect, AlterTable) and self._options.is_sequence(effect.name)
 
     def _permanent_operations(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         self._forget_other_runs(statement)
@@ -180,7 +188,7 @@ class StatementScope:
             left = self._temporary.permanent(folded(written) if self.names.folds else written, session)
             if left is None:
                 continue
-            operation = self._options.completed(left)
+            operation = _with_sequence(self._options.completed(left))
             self._learn(operation)
             match operation:
                 case ChangeRows() if statement.event_type == EventType.ANNOTATE_ROWS:
@@ -199,6 +207,9 @@ class StatementScope:
                     yield from self._dropped(operation)
                 case RenameTables() | AlterTable():
                     yield from self._renamed(operation)
+                case CreateSequence() if operation.or_replace:
+                    yield DropTables((operation.name,))
+                    yield operation
                 case CreateTable() if operation.if_not_exists and operation.name in self._views:
                     pass
                 case _:
@@ -315,8 +326,9 @@ class StatementScope:
             yield RowsMoved(names, f"{unclear} is a table, or a view made with IF NOT EXISTS: rows move, or none")
         elif impossible is not None:
             yield RowsMoved(names, _why_impossible(*impossible))
-        elif pairs:
-            yield RenameTables(pairs)
+        else:
+            # One by one: tables and sequences may take each other's names.
+            yield from (RenameTables((pair,)) for pair in pairs)
 
     def _is_renamed_view(self, old: TableName, new: TableName) -> bool:
         """True if it was a view, or may have been one; triggers move with other tables."""
@@ -328,6 +340,13 @@ class StatementScope:
         self._no_views([new])  # a view of that name was dropped where no log has it
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False
+
+
+def _with_sequence(operation: Operation) -> Operation:
+    """CREATE TABLE as CREATE SEQUENCE, if that is what it does: with SEQUENCE=1, or LIKE a sequence."""
+    if isinstance(operation, CreateTable) and operation.options.engine == SEQUENCE_ENGINE:
+        return CreateSequence(operation.name, operation.if_not_exists, or_replace=operation.or_replace)
+    return operation
 
 
 def _why_impossible(old: TableName, new: TableName) -> str:

@@ -90,6 +90,8 @@ class TableLayout:
         hidden: Columns after these that row events have and no statement knows (`table_map_layout.declared_count`).
         joined: The table is the inner side of an outer join in its statement: the table map marks all columns as
             NULL-able then, whatever they are (sql/table.h: `maybe_null`). A primary key that is marked so shows it.
+        is_sequence: By its definition it is no table: MariaDB logs the one row of a sequence as if it were inserted,
+            each time that the row has changed.
     """
 
     database: str
@@ -104,6 +106,7 @@ class TableLayout:
     logged: TableLayout | None = None
     hidden: tuple[Column, ...] = ()
     joined: bool = False
+    is_sequence: bool = False
 
     @property
     def has_names(self) -> bool:

@@ -98,7 +98,7 @@ class Selection:
         return self._kept(wanted, block, None)
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
-        """The part of `resolved` whose layouts are known."""
+        """The part of `resolved` whose layouts are known, without what is known to be a sequence."""
         completed = wanted if self._layouts is None else self._completed(block, wanted, self._layouts)
         if self._decoding.rules is None:
             return completed
@@ -108,7 +108,7 @@ class Selection:
         completed: list[TableEvents] = []
         for touched in wanted:
             try:
-                completed += layouts.parts(block, touched)
+                completed += (part for part in layouts.parts(block, touched) if not part.layout.is_sequence)
             except OF_ONE_TABLE as error:
                 self._on_problem(block, touched, error)
         return completed

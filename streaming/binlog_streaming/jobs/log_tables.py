@@ -159,7 +159,11 @@ def find_tables(
                 for lacking in row_format.lacking(block, server_runs=server_runs):
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
-    tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
+    tables = tuple(
+        table
+        for table in finder.tables()
+        if table.layout.database != SNAPSHOT_DATABASE and not table.layout.is_sequence
+    )
     for table in tables:
         table.is_defined = finder.is_defined(table) or (None if size < size_all else False)
     return FoundTables(tables, size, size_all, tally, finder.logs_cascades, finder.begun)

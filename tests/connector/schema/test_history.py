@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.catalog import parse_dump
+from binlog_connector.schema.definitions import SEQUENCE_COLUMNS
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import load_history, save_history
+from binlog_connector.schema.layout_definitions import leaves_open
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.events.table_map import Column, TableLayout
@@ -20,6 +22,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from tests.connector.schema.blocks import block_of, position, query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from binlog_format.position import Position
@@ -66,6 +69,34 @@ def test_definition_holds_from_its_own_group_on() -> None:
     assert names(history, 6, INT) == ["c"]
     assert names(history, 7, INT) == [None]
     assert history.edges("shop", "other") == []
+
+
+BIGINT = Column(None, ColumnType.LONGLONG, 0, False)
+SEQUENCE = (*[BIGINT] * 6, Column(None, ColumnType.TINY, 0, False), BIGINT)
+"""Columns of a sequence, without more metadata."""
+
+
+def named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
+    signs = (False,) * 5 + (True, True, False)
+    found = zip(columns, names, signs, strict=True)
+    return [replace(column, name=name, unsigned=unsigned) for column, name, unsigned in found]
+
+
+def test_rows_of_a_name_are_those_of_a_sequence_where_its_definition_and_its_columns_are() -> None:
+    copied = "CREATE TABLE t (" + ", ".join(f"{name} BIGINT" for name in SEQUENCE_COLUMNS) + ")"
+    history = history_of("CREATE SEQUENCE t", "RENAME TABLE t TO u", "CREATE TABLE v LIKE u", "DROP SEQUENCE u", copied)
+    full = named(SEQUENCE, SEQUENCE_COLUMNS)
+
+    def is_sequence(table: str, at: int, *columns: Column) -> bool:
+        return history.completed(layout(*columns, table=table), position(at)).is_sequence
+
+    assert [is_sequence("t", at, *full) for at in range(6)] == [False, True, False, False, False, False]
+    assert [is_sequence("u", at, *SEQUENCE) for at in range(5)] == [False, False, True, True, False]
+    assert is_sequence("v", 3, *SEQUENCE)
+    assert leaves_open(layout(*full)), "so the definition is asked for"
+    assert not is_sequence("v", 3, *named(SEQUENCE, [*SEQUENCE_COLUMNS[:-1], "other"])), "it was made elsewhere"
+    with pytest.raises(SchemaError, match="COLUMN_COUNT_MISMATCH"):
+        is_sequence("v", 3, INT)
 
 
 def test_ddl_counts_once_in_whatever_order_it_is_seen() -> None:

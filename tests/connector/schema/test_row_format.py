@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CASES = [path.parent for path in sorted(SERVER_CASES.glob("*/*/mysql-bin.index")) if path.parent.name != "encrypted"]
 OPS = SERVER_CASES / "mariadb-10.11" / "ops"
 OF_OPS = {"t.audit": 2, "t.many": 8}
-OF_MARIADB_OPS = OF_OPS | {"t.sq": 2, "t.sv3": 2}
+OF_MARIADB_OPS = OF_OPS | {"t.sv3": 2}
 
 
 def tally_of(path: Path, tables: str | None = None, groups: GroupFilter = ALL_GROUPS) -> Tally:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.log.log import ReadRange
+from binlog_format.position import Position
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.decoding import Decoding
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.position import Position
 
 ORIGIN = Origin(1_700_000_000, 1)
 ITEMS = TableSpec("shop", "items", (ColumnSpec("id", "int"),))
@@ -131,6 +131,27 @@ class OneSchema:
     def completed(self, layout: TableLayout, _position: Position, *, needs_generated: bool = False) -> TableLayout:
         columns = [replace(column, name=name) for column, name in zip(layout.columns, ("id", "v"), strict=True)]
         return replace(layout, columns=tuple(columns), completion=self._completion)
+
+
+class SequenceFrom:
+    """States that the table `log` is a sequence from a position on."""
+
+    def __init__(self, start: Position) -> None:
+        self._start = start
+
+    def edges(self, _database: str, _table: str) -> Sequence[Position]:
+        return (self._start,)
+
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
+        return replace(layout, is_sequence=layout.table == "log" and position >= self._start)
+
+
+def test_rows_of_sequences_are_left_out_from_where_they_are_sequences() -> None:
+    (block,) = MadeLog([_group(1, LOG, ITEMS), _group(2, LOG, ITEMS), _group(3, LOG)]).blocks()
+    start = Position.of(block.groups[1])
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(SequenceFrom(start)))
+    found = {touched.layout.table: block.events["group"][touched.events].tolist() for touched in selection.of(block)}
+    assert found == {"log": [0], "items": [0, 1]}
 
 
 def _virtual_values(*, updated: bool = False) -> Block:

@@ -63,6 +63,16 @@ MERGED = (
     "DROP TABLE parts",  # nobody can read it once a part has another engine
 )
 
+SEQUENCES = (
+    "CREATE SEQUENCE numbers CACHE 2",
+    "CREATE TABLE numbered (id INT PRIMARY KEY DEFAULT NEXTVAL(numbers), n INT)",
+    "INSERT INTO numbered (n) VALUES (1), (2), (3)",
+    "RENAME TABLE numbers TO counted, numbered TO numbers, counted TO numbered",
+    "INSERT INTO numbers (id, n) VALUES (9, 9)",
+    *("SELECT NEXTVAL(numbered)", "ALTER SEQUENCE numbered RESTART 7", "SELECT SETVAL(numbered, 30)"),
+    "DROP SEQUENCE IF EXISTS numbers, numbered",  # the first one is a table
+)
+
 
 class Surroundings:
     """Statements of a session that are not about columns and rows alone."""
@@ -78,6 +88,7 @@ class Surroundings:
             self._select_into: 1,
             self._engine: 1,
             self._versioning: 0 if life.is_mysql else 1,
+            self._sequence: 0 if life.is_mysql else 1,
             self._merged: 1,
             self._as_text: 1,
             self._exchange: 1,
@@ -149,6 +160,10 @@ class Surroundings:
         self._life.do(f"ALTER TABLE {name} {what}", "SYSTEM VERSIONING")
         if self._chance.random() < 0.2:
             self._life.do(f"DELETE HISTORY FROM {name}", "SYSTEM VERSIONING")
+
+    def _sequence(self) -> None:
+        for statement in SEQUENCES:
+            self._life.do(statement, "sequences")
 
     def _as_text(self) -> None:
         if self._chance.random() < 0.3:  # it stops a table for good, by name

@@ -263,11 +263,11 @@ def databases(cursor: Cursor) -> list[str]:
 
 
 def server_tables(cursor: Cursor) -> dict[str, ServerTable]:
-    """What SELECT gives of every table (and sequence) of the server, by `database.table`."""
+    """What SELECT gives of every table of the server, by `database.table`."""
     found = {}
     for database in databases(cursor):
         cursor.execute(f"USE {quoted(database)}")
-        cursor.execute("SHOW FULL TABLES WHERE Table_type <> 'VIEW'")
+        cursor.execute("SHOW FULL TABLES WHERE Table_type NOT IN ('VIEW', 'SEQUENCE')")
         for table, _ in cursor.fetchall():
             columns = column_infos(cursor, table)
             # The log has the rows of a versioned table that hold no longer, too, as rows.

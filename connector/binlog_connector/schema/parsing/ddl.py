@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.operations import (
     OF_DATABASE,
     AlterTable,
-    ChangeRows,
     CreateFunction,
     CreateSequence,
     CreateTable,
@@ -191,9 +190,7 @@ def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
         create = parse_create_table(reader, session)
         return [replace(create, or_replace=or_replace, engine_may_differ=session.engine_may_differ)]
     if reader.accept("SEQUENCE"):
-        sequence = replace(_create_sequence(reader, session), or_replace=or_replace)
-        # The one row of a sequence comes, and changes, without a row event.
-        return [sequence, ChangeRows((sequence.name,))]
+        return [replace(_create_sequence(reader, session), or_replace=or_replace)]
     if reader.accept("VIEW"):
         if_not_exists = accept_if_exists(reader)
         return [CreateView(table_name(reader, session), if_not_exists)]
@@ -277,8 +274,7 @@ def _alter(reader: TokenReader, session: StatementSession) -> list[Operation]:
     while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
         ignore |= reader.take().word == "IGNORE"
     if reader.accept("SEQUENCE"):
-        accept_if_exists(reader)
-        return [ChangeRows((table_name(reader, session),))]
+        return []  # its one row is no table's
     if reader.at_any("ALGORITHM", "DEFINER", "SQL", "VIEW"):
         while not (reader.at_end() or reader.at_any(*_MADE)):
             reader.skip()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.definitions import PRIMARY, KeyPart
+from binlog_connector.schema.definitions import PRIMARY, SEQUENCE_ENGINE, KeyPart
 from binlog_connector.schema.operations import (
     OF_DATABASE,
-    SEQUENCE_ENGINE,
     AlterTable,
     ColumnChange,
     CreateTable,

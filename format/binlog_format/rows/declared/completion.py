@@ -68,39 +68,21 @@ class LayoutCompletion:
         keys: Column indices of each key without prefixes of NULL-able columns that identifies rows, the best first:
             the first one whose columns cannot be NULL is the primary key.
         hashes: Unique keys for which MariaDB may add a hidden column (`events.table_map_layout.declared_count`).
+        is_sequence: See `TableLayout.is_sequence`.
     """
 
     columns: tuple[ColumnCompletion, ...]
     keys: tuple[tuple[int, ...], ...] = ()
     hashes: int = 0
+    is_sequence: bool = False
 
     def to_json(self) -> str:
         """Compact text that `from_json` reads; equal for equal completions."""
-        columns = []
-        for column in self.columns:
-            entry: dict[str, object] = {"name": column.name}
-            if column.declared is not None:
-                entry["type"] = column.declared
-            if column.unsigned is not None:
-                entry["unsigned"] = column.unsigned
-            if column.charset is not None:
-                entry["charset"] = column.charset
-            if column.enum_values is not None:
-                entry["values"] = column.enum_values
-            if column.default is not None:
-                entry["default"] = column.default.to_list()
-            if column.generated is not None:
-                entry["generated"] = column.generated.value
-            if column.comment:
-                entry["comment"] = column.comment
-            if column.sources is not None:
-                entry["sources"] = column.sources
-            if not column.nullable:
-                entry["nullable"] = False
-            columns.append(entry)
-        content: dict[str, object] = {"columns": columns, "keys": self.keys}
+        content: dict[str, object] = {"columns": list(map(_column_entry, self.columns)), "keys": self.keys}
         if self.hashes:
             content["hashes"] = self.hashes
+        if self.is_sequence:
+            content["sequence"] = True
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -123,9 +105,33 @@ class LayoutCompletion:
                 )
                 for entry in content["columns"]
             )
-            return cls(columns, tuple(tuple(key) for key in content["keys"]), content.get("hashes", 0))
+            keys = tuple(tuple(key) for key in content["keys"])
+            return cls(columns, keys, content.get("hashes", 0), content.get("sequence", False))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
+
+
+def _column_entry(column: ColumnCompletion) -> dict[str, object]:
+    entry: dict[str, object] = {"name": column.name}
+    if column.declared is not None:
+        entry["type"] = column.declared
+    if column.unsigned is not None:
+        entry["unsigned"] = column.unsigned
+    if column.charset is not None:
+        entry["charset"] = column.charset
+    if column.enum_values is not None:
+        entry["values"] = column.enum_values
+    if column.default is not None:
+        entry["default"] = column.default.to_list()
+    if column.generated is not None:
+        entry["generated"] = column.generated.value
+    if column.comment:
+        entry["comment"] = column.comment
+    if column.sources is not None:
+        entry["sources"] = column.sources
+    if not column.nullable:
+        entry["nullable"] = False
+    return entry
 
 
 def as_logged(layout: TableLayout, block: Block, *, is_replicated: bool) -> TableLayout:
@@ -203,6 +209,7 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
         primary_key=layout.primary_key or _primary_key(columns, completion),
         digest=hashlib.sha256(content).hexdigest()[:16],
         completion=text,
+        is_sequence=completion.is_sequence,
     )
 
 
