@@ -47,6 +47,11 @@ class KnownOptions:
         """True if the table is known as a sequence."""
         return self._engines.get(name) == SEQUENCE_ENGINE
 
+    @property
+    def sequences(self) -> list[TableName]:
+        """Names that are known as those of sequences."""
+        return list(filter(self.is_sequence, self._engines))
+
     def completed(self, operation: Operation) -> Operation:
         """The same operation, with the options that it takes from its table, its database, or a table named by LIKE."""
         match operation:

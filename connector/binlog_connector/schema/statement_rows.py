@@ -54,6 +54,10 @@ STATEMENT_HINT = (
     'whose log has the CREATE TABLE or a TRUNCATE of them, needs on_statement = "ignore". Then run binlog-stream '
     "snapshot JOB.toml"
 )
+OWN_FORMAT_HINT = (
+    "A table that a tool writes in this format on purpose (as pt-heartbeat and pt-table-checksum do) can be left out "
+    "(option source.excludeTables)"
+)
 
 REPLACED_HINT = (
     "Set binlog_row_image=FULL on the server, or write INSERT ... ON DUPLICATE KEY UPDATE instead (with "
@@ -92,7 +96,7 @@ def statement_error(
     return UnsupportedError(
         "STATEMENT_FORMAT",
         f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: {text}",
-        hint=STATEMENT_HINT,
+        hint=STATEMENT_HINT if names is None else f"{STATEMENT_HINT}. {OWN_FORMAT_HINT}",
     )
 
 

@@ -100,6 +100,11 @@ class StatementScope:
                 found += rows_moved(operation)
         return found[0] if found else None
 
+    @property
+    def sequences(self) -> list[TableName]:
+        """Names of sequences, which are tables for the server alone."""
+        return self._options.sequences
+
     def to_json(self) -> dict[str, object]:
         """All that is known, as plain values; `from_json` reads it."""
         return {

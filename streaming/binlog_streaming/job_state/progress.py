@@ -240,11 +240,14 @@ class _News:
 
     Attributes:
         notes: Tables, and what was logged of them.
+        waiting: Tables that wait for their snapshots.
+        sequences: Names of sequences.
         snapshots: Those that have ended.
     """
 
     notes: set[tuple[str, Note]] = field(default_factory=set)
     waiting: set[TableName] = field(default_factory=set)
+    sequences: set[TableName] = field(default_factory=set)
     snapshots: set[str] = field(default_factory=set)
 
     def log(self, batch: BatchProgress) -> None:
@@ -257,6 +260,9 @@ class _News:
         for name in sorted(batch.state_change.waiting - self.waiting):
             logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
         self.waiting |= batch.state_change.waiting
+        for name in sorted(batch.state_change.sequences - self.sequences):
+            logger.warning("left out: %s is a sequence, and no table", name)
+        self.sequences |= batch.state_change.sequences
         for table in batch.tables:
             for note in sorted(table.notes):
                 if (table.source_table, note) not in self.notes:

@@ -270,7 +270,8 @@ def _statements(tally: Tally) -> list[str]:
         first = _line(count.first.error().reason)
         told.append(f"WARNING: a job stops at changes of {about} that are in no row event ({condition}): {first}")
     if told:
-        told.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid).")
+        told.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid);")
+        told.append("or leave these tables out (excludeTables): tools such as pt-heartbeat log theirs so on purpose.")
     return told
 
 

@@ -111,6 +111,8 @@ class StateChange:
         scope: After its statements.
         snapshots: The newest one of each table that has one.
         returned: Tables that were set aside, and go on.
+        waiting: Tables whose changes are left out until a snapshot of them begins.
+        sequences: Names that rules select, and that are those of sequences.
         definitions: Statements, and definitions of marks, that may have defined tables, in log order.
     """
 
@@ -120,6 +122,7 @@ class StateChange:
     snapshots: Mapping[TableName, PlannedSnapshot] = field(default_factory=dict)
     returned: frozenset[TableName] = frozenset()
     waiting: frozenset[TableName] = frozenset()
+    sequences: frozenset[TableName] = frozenset()
     definitions: Sequence[DdlStatement] = ()
 
 

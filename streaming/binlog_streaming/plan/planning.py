@@ -126,8 +126,10 @@ class Planning:
             self.snapshots.lose(name, "the table was set aside")
         returned = frozenset(name for name in self.returning if name not in self.refusals)
         waiting = frozenset(name for name in self.tables if not self.snapshots.is_live(name))
+        scope = self.job_state.scope
+        sequences = frozenset(name for name in scope.sequences if self.selection.rule(name) is not None)
         return StateChange(
-            frozenset(self.gone), self.complete, self.job_state.scope, self.snapshots.tables, returned, waiting
+            frozenset(self.gone), self.complete, scope, self.snapshots.tables, returned, waiting, sequences
         )
 
     def known(self) -> list[TableName]:

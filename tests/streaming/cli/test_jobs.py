@@ -233,6 +233,16 @@ def test_new_job_that_met_no_table_of_its_own_is_told_at_its_end(
     assert ("check JOB.toml" in capsys.readouterr().out) is found_nothing
 
 
+def test_a_sequence_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    from binlog_streaming.job_state.progress import BatchProgress, Progress
+    from binlog_streaming.plan.job_state import StateChange
+
+    progress, change = Progress(), StateChange(sequences=frozenset({TableName("shop", "numbers")}))
+    for number in range(2):
+        progress.add(BatchProgress(number, (), 0.1, 2.0, None, change))
+    assert caplog.messages == ["left out: shop.numbers is a sequence, and no table"]
+
+
 def test_table_that_was_set_aside_is_not_counted_and_is_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines
     from binlog_streaming.job_state.progress import BatchProgress, Progress

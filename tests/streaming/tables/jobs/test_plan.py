@@ -113,6 +113,18 @@ def test_statement_about_other_tables_alone_makes_no_component(tmp_path: Path) -
     assert planned.end is not None
 
 
+def test_sequences_that_rules_select_are_named_and_have_no_steps(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE SEQUENCE shop.numbers")
+        log.statement("ALTER SEQUENCE shop.numbers RESTART 5")
+        log.statement("CREATE SEQUENCE other.numbers")
+        log.statement("RENAME TABLE shop.numbers TO shop.counted")
+
+    planned = plan_of(tmp_path, story, TableRule(select=r"shop\..*"))
+    assert planned.components == ()
+    assert planned.state_change.sequences == {TableName("shop", "counted")}
+
+
 def test_ghosts_are_kept_with_the_rule_of_their_table() -> None:
     selection = TableSelection((TableRule(select=r"shop\.orders", target="{table}"), TableRule(select=r"crm\..*")))
     for name, is_aside in (("orders", False), ("_orders_gho", True), ("_orders_new", True), ("__orders_new", True)):
