@@ -86,12 +86,12 @@ class LinkedTables:
     def insert(self, table: str, row: Row) -> None:
         """One row; its key is not there."""
         self.rows[table][self._id(table, row)] = row
-        self.log.insert(self._spec(table), tuple(row.values()))
+        self.log.insert(self.spec(table), tuple(row.values()))
 
     def delete(self, table: str, key: int) -> None:
         """One row."""
         row = self.rows[table].pop(key)
-        self.log.delete(self._spec(table), tuple(row.values()))
+        self.log.delete(self.spec(table), tuple(row.values()))
         self._carry_on(table, row, None)
 
     def update(self, table: str, key: int, **values: int | None) -> None:
@@ -99,8 +99,13 @@ class LinkedTables:
         before = self.rows[table].pop(key)
         after = before | values
         self.rows[table][self._id(table, after)] = after
-        self.log.update(self._spec(table), (tuple(before.values()), tuple(after.values())))
+        self.log.update(self.spec(table), (tuple(before.values()), tuple(after.values())))
         self._carry_on(table, before, after)
+
+    def truncate(self, table: str) -> None:
+        """All rows; no foreign key may lead to the table."""
+        self.rows[table].clear()
+        self.log.statement(f"TRUNCATE {table}")
 
     def _carry_on(self, table: str, before: Row, after: Row | None) -> None:
         for key in (key for key in self.keys if key.parent == table):
@@ -129,7 +134,8 @@ class LinkedTables:
         assert number is not None
         return number
 
-    def _spec(self, table: str) -> TableSpec:
+    def spec(self, table: str) -> TableSpec:
+        """A table's columns, as the log has them."""
         first, *others = self.columns[table]
         columns = (ColumnSpec(first, "int"), *(ColumnSpec(name, "int", nullable=True) for name in others))
         return TableSpec("shop", table, columns, (first,))

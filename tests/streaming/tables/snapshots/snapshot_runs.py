@@ -11,6 +11,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings import Job, OnError, Sink, Source
@@ -36,6 +37,7 @@ class SnapshotJob:
         rules: `[[tables]]`.
         on_error: What becomes of tables that cannot go on.
         decoding: How rows become values.
+        follows_keys: It carries on in its targets what foreign keys do.
         targets: Where its tables are.
     """
 
@@ -43,6 +45,7 @@ class SnapshotJob:
     rules: tuple[TableRule, ...]
     on_error: OnError = OnError.STOP
     decoding: Decoding = DEFAULT_DECODING
+    follows_keys: bool = False
     targets: MemoryTargets = field(default_factory=MemoryTargets)
 
     def __post_init__(self) -> None:
@@ -54,19 +57,26 @@ class SnapshotJob:
         )
         self.keeper = RecordKeeper(job)
         self.keeper.begin()
+        self.cascade_log = CascadeLog(job) if self.follows_keys else None
 
     def plan(self, log: Log, batch: Range, batch_id: int) -> BatchPlan:
         """What a batch does."""
-        view = TablesView(decoding=self.decoding, find_statements=find_statement_rows, tells_problems=True)
+        view = TablesView(
+            decoding=self.decoding,
+            find_statements=find_statement_rows,
+            counts_others=self.follows_keys,
+            tells_problems=True,
+        )
         rows = [row for found in view.batches(log.committed_blocks(*batch)) for row in found.to_pylist()]
         job_state = self.keeper.state_before(batch_id)
-        return plan_batch(rows, self.decoding, TableSelection(self.rules), job_state, on_error=self.on_error)
+        selection = TableSelection(self.rules)
+        return plan_batch(rows, self.decoding, selection, job_state, on_error=self.on_error, log=self.cascade_log)
 
     def write(self, log: Log, batch: Range, batch_id: int, *, is_noted: bool = True) -> None:
         """Do a batch; *is_noted*: the record is written after it."""
         planned = self.plan(log, batch, batch_id)
         of_all = run(self.folder / "tables", batch_id, planned.end or Position(0, 0, 0))
-        of_all = replace(of_all, decoding=self.decoding, on_error=self.on_error)
+        of_all = replace(of_all, decoding=self.decoding, on_error=self.on_error, cascade_log=self.cascade_log)
         tables = [
             one for component in planned.components for one in apply_component(of_all, component, log, self.targets)
         ]
