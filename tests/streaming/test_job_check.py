@@ -115,7 +115,7 @@ def test_tables_of_a_log_that_is_younger_than_its_server_wait_for_their_snapshot
         assert ("binlog-stream snapshot JOB.toml" in text) is (begin is Begin.SNAPSHOT)
 
 
-def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path) -> None:
+def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, file = tmp_path / "log", tmp_path / "job.toml"
     log.mkdir()
     # The table was created in the file before, and the table maps name no columns.
@@ -124,8 +124,9 @@ def test_init_leaves_out_what_nobody_knows_and_says_why(tmp_path: Path) -> None:
     file.write_text(text)
     job = load_job(file)
     assert job.source.exclude_tables == r"mysql\..*,sys\..*,t\.a"
-    said = "Here: tables of the server's own. And t.a, as the log does not describe"
-    assert said in text.replace("\n# ", " ")
+    why = "t.a, as the log does not describe"
+    assert f"Here: tables of the server's own. And {why}" in text.replace("\n# ", " ")
+    assert [message.startswith(f"left out: {why}") for message in caplog.messages] == [True], "for who pipes the file"
     report = check_job(job)
     assert (report.problems, report.left_out) == ((), ("t.a",))
     with_it = check_job(job_for(tmp_path, TableRule(mode=Mode.CHANGELOG), log=log))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,6 +49,7 @@ class ServerSettings(NamedTuple):
 
 
 NO_SERVER = ServerSettings()
+logger = logging.getLogger(__name__)
 _OLDER_TABLES = [
     "Tables with rows that are older than the log wait (begin) until these are copied, by:",
     "  binlog-stream snapshot JOB.toml --server mysql://USER@HOST/",
@@ -201,6 +203,8 @@ def _sorted_out(found: Sequence[FoundTable]) -> tuple[list[FoundTable], list[Fou
     # Of the users' tables those whose columns nobody knows, and all others.
     users = [table for table in found if table.layout.database not in SYSTEM_DATABASES]
     unknown = [table for table in users if _unknown_reason(table) is not None]
+    if unknown:
+        logger.warning("left out: %s", _not_described(unknown))
     return unknown, [table for table in users if table not in unknown]
 
 
@@ -250,12 +254,15 @@ def _why_changelog(keyless: Sequence[FoundTable], table_format: TableFormat) -> 
 
 def _why_excluded(unknown: Sequence[FoundTable]) -> str:
     reason = "Here: tables of the server's own."
-    if unknown:
-        reason += (
-            f" And {_names(unknown)}, as the log does not describe their columns ({_unknown_reason(unknown[0])}). To "
-            "have them, set binlog_row_metadata=FULL on the server, or give a schemaFile (init --schema-file)."
-        )
-    return reason
+    return f"{reason} And {_not_described(unknown)}." if unknown else reason
+
+
+def _not_described(unknown: Sequence[FoundTable]) -> str:
+    return (
+        f"{_names(unknown)}, as the log does not describe their columns ({_unknown_reason(unknown[0])}). To have them, "
+        "let init bring their definitions (init --server URL), give a schemaFile (init --schema-file), or set "
+        "binlog_row_metadata=FULL on the server"
+    )
 
 
 def _has_statements(tally: Tally, tables: Sequence[FoundTable]) -> bool:
