@@ -252,7 +252,7 @@ def test_replay_to_the_end_is_what_the_job_makes(tmp_path: Path) -> None:
     for end in (up_to(MARIADB, 40), up_to(MARIADB, 60), None):
         replay(job, None, end, there)
     found = sorted(path.parent.relative_to(tmp_path / "tables") for path in (tmp_path / "tables").rglob("_delta_log"))
-    assert len(found) > 20
+    assert len(found) >= 20
     for path in found:
         table = ".".join(path.parts[-2:])
         one, other = (sorted(map(str, rows_of(root, table).to_pylist())) for root in (tmp_path / "tables", there))

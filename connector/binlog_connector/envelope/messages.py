@@ -115,6 +115,10 @@ class MessagesView:
         """Give messages about rows, too, that snapshots have copied: see `Selection.source_of`."""
         self._selection.source_of = source_of
 
+    def leave_out_sequences(self) -> None:
+        """Give no messages about rows of sequences, which are no tables."""
+        self._selection.keeps_sequences = False
+
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block or topic in it."""
         for block in blocks:

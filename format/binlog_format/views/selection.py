@@ -54,6 +54,7 @@ class Selection:
     Attributes:
         source_of: Gives the table whose existing rows a snapshot has copied into a table of its own, and None for all
             other tables: copied rows are selected as those of their source. None: they are not selected.
+        keeps_sequences: Rows of sequences, as far as *decoding* knows these, are rows of tables like others.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Selection:
     ) -> None:
         self._on_problem = on_problem
         self.source_of: SourceOf | None = None
+        self.keeps_sequences = True
         self._tables = tables
         self._groups = groups
         self._table = table
@@ -98,7 +100,7 @@ class Selection:
         return self._kept(wanted, block, None)
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
-        """The part of `resolved` whose layouts are known, without what is known to be a sequence."""
+        """The part of `resolved` whose layouts are known."""
         completed = wanted if self._layouts is None else self._completed(block, wanted, self._layouts)
         if self._decoding.rules is None:
             return completed
@@ -108,7 +110,8 @@ class Selection:
         completed: list[TableEvents] = []
         for touched in wanted:
             try:
-                completed += (part for part in layouts.parts(block, touched) if not part.layout.is_sequence)
+                parts = layouts.parts(block, touched)
+                completed += (part for part in parts if self.keeps_sequences or not part.layout.is_sequence)
             except OF_ONE_TABLE as error:
                 self._on_problem(block, touched, error)
         return completed

@@ -116,7 +116,8 @@ class TablesView:
     them come before a change does not depend on that. Of statements that change rows and tell the same, the first one
     of a session is there, until another statement may change what they mean (one that makes a temporary table, say).
 
-    Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none.
+    Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none,
+    nor have sequences.
 
     Args:
         find_statements: Finds the statements; None: they are not looked for.
@@ -159,6 +160,7 @@ class TablesView:
 
         on_problem = note_problem if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
+        selection.keeps_sequences = False
         found: dict[tuple[str, str, str, str], TouchedTable] = {}
         others: dict[tuple[str, str], Int64s] = {}
         statements = _Statements()

@@ -9,9 +9,10 @@ from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.messages import visible
+from binlog_format.messages import told_options, visible
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import OnRowStatement
+from binlog_streaming.settings.names import as_job_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +129,8 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
         elif condition != _LOST_EVENTS and all(rule.on_statement is OnRowStatement.IGNORE for rule in asked):
             warnings.append(f"{text}. on_statement ignores it: the rows in the targets may be wrong")
         else:
-            problems.setdefault("" if name is None else about, []).append(f"{text}. {count.first.error().hint}")
+            told = told_options(f"{text}. {count.first.error().hint}", as_job_setting)
+            problems.setdefault("" if name is None else about, []).append(told)
     return StatementsReport(problems, tuple(warnings))
 
 

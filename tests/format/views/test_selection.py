@@ -146,12 +146,16 @@ class SequenceFrom:
         return replace(layout, is_sequence=layout.table == "log" and position >= self._start)
 
 
-def test_rows_of_sequences_are_left_out_from_where_they_are_sequences() -> None:
+@pytest.mark.parametrize("keeps_sequences", [False, True])
+def test_rows_of_sequences_are_left_out_for_who_wants_tables_alone(keeps_sequences: bool) -> None:
     (block,) = MadeLog([_group(1, LOG, ITEMS), _group(2, LOG, ITEMS), _group(3, LOG)]).blocks()
     start = Position.of(block.groups[1])
     selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(SequenceFrom(start)))
-    found = {touched.layout.table: block.events["group"][touched.events].tolist() for touched in selection.of(block)}
-    assert found == {"log": [0], "items": [0, 1]}
+    selection.keeps_sequences = keeps_sequences
+    found: dict[str, list[int]] = {}
+    for touched in selection.of(block):
+        found.setdefault(touched.layout.table, []).extend(block.events["group"][touched.events].tolist())
+    assert found == {"log": [0, 1, 2] if keeps_sequences else [0], "items": [0, 1]}
 
 
 def _virtual_values(*, updated: bool = False) -> Block:
