@@ -92,7 +92,8 @@ class ServerTable:
         if row_image not in ("FULL", "FULL_NODUP") and set(self.rule.modes) != {Mode.CHANGELOG}:
             return (
                 f"binlog_row_image is {row_image}: where the key of a row changes that no chunk has brought yet, "
-                "the log lacks its other columns"
+                "the log lacks its other columns; set it to FULL in all sessions until the rows are copied, or copy "
+                "the rows into tables with snapshot --method read"
             )
         return None
 

@@ -111,6 +111,10 @@ def test_partial_row_images_are_refused_for_tables_that_hold_rows(
         assert not plan.tables
         (left_out,) = plan.left_out
         assert str(left_out).startswith("shop.items: binlog_row_image is MINIMAL")
+        assert left_out.reason.endswith("or copy the rows into tables with snapshot --method read")
+        with session_on(shared_server) as session:
+            (read,) = plan_reading(session, load_job(job)).tables
+        assert read.table.source.full_name == "shop.items"
 
 
 @pytest.mark.parametrize(
