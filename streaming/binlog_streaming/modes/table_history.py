@@ -14,7 +14,7 @@ from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, AbsentKinds
+from binlog_streaming.modes.partial.absent_columns import GENERATED, UNCHANGED_IF_ABSENT, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 BEFORE_ALL, AFTER_ALL = -1, np.iinfo(np.int64).max
 """Values in place of a time: before the first change of a step, and after the last one."""
+
+_HINT = 'Set binlog_row_image=FULL on the server, or foreign_keys = "ignore" for the child table'
+_COMPUTED_HINT = (
+    "The server leaves this generated column out of updates (MariaDB 11.8 with binlog_row_image=FULL too): set "
+    'generated = "null" for the table, if it has no changelog and no foreign key needs the column; or '
+    'foreign_keys = "ignore" for the child table'
+)
 
 
 class RowVersions(NamedTuple):
@@ -54,6 +61,7 @@ class TableHistory:
         keys: Indices of its key columns; empty: it has none, and equal rows are copies of one.
         times: Of each image.
         before: Rows before the step, in these columns.
+        nullable: Indices of columns that are null in whole rows where the server computed a value that images lack.
     """
 
     images: StepImages
@@ -61,6 +69,7 @@ class TableHistory:
     keys: tuple[int, ...]
     times: Indices
     before: pa.Table
+    nullable: frozenset[int] = frozenset()
 
     def column(self, name: str) -> int:
         """Index of a column; the server does not tell upper from lower case."""
@@ -86,7 +95,10 @@ class TableHistory:
 
     def rows(self, nodes: Indices) -> pa.Table:
         """Whole rows."""
-        arrays = [self.values(column, nodes) for column in range(len(self.schema))]
+        arrays = [
+            self.values(column, nodes, unknown_is_null=column in self.nullable and self._is_computed(column))
+            for column in range(len(self.schema))
+        ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def values(self, column: int, nodes: Indices, *, unknown_is_null: bool = False) -> pa.ChunkedArray:
@@ -119,12 +131,18 @@ class TableHistory:
 
     def lacking(self, column: int) -> UnsupportedError:
         """The error for a column that images leave out, and that nobody knows."""
+        is_computed = self._is_computed(column)
         return UnsupportedError(
             "ROW_IMAGE",
             f"{self.images.source_table}: {self.schema.names[column]}: missing from row images; what foreign keys do "
             "cannot be computed without it",
-            hint='Set binlog_row_image=FULL on the server, or foreign_keys = "ignore" for the child table',
+            hint=_COMPUTED_HINT if is_computed else _HINT,
         )
+
+    def _is_computed(self, column: int) -> bool:
+        """True if the server computes a column with each update, and images after updates leave it out for that."""
+        left_out = self.images.absent_mask(column) & (self.images.kinds == ImageKind.UPDATE_AFTER)
+        return bool((self._absent_kinds.of(column)[left_out] == GENERATED).all() and left_out.any())
 
     def versions(self) -> RowVersions:
         """The states that rows are in after an image, and before all."""

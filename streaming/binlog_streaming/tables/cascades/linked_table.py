@@ -17,6 +17,7 @@ from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.vendor import Vendor
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY
 from binlog_streaming.lake.evolution import cast_table, text_fields
 from binlog_streaming.lake.key_lookup import Search
@@ -122,11 +123,46 @@ class LinkedTable:
             return None
         if not self.keys and not self._can_delete_copies(references):
             raise self._no_key(references[0].key)
+        self._check_no_nulls(self._read(references, referenced))
         wanted = [
             reference.changes.before.rename_columns([self.schema.names[column] for column in reference.columns])
             for reference in references
         ]
-        return derived_changes(self._history(wanted, self._needed(references, referenced)), references)
+        history = self._history(wanted, self._needed(references, referenced))
+        return derived_changes(replace(history, nullable=self._nullable(references, referenced)), references)
+
+    def _nullable(self, references: Sequence[Reference], referenced: Collection[str]) -> frozenset[int]:
+        """Columns that `generated = "null"` lets be null: none that a key needs, and none of a changelog's.
+
+        A changelog names the columns that images lack, and these rows are in no image.
+        """
+        if self.held is None or not self.held.rule.computed_is_null or Mode.CHANGELOG in self.held.rule.modes:
+            return frozenset()
+        return frozenset(range(len(self.known_schema))) - self._read(references, referenced)
+
+    def _read(self, references: Sequence[Reference], referenced: Collection[str]) -> set[int | None]:
+        """The columns of its own key, of *references*, and of foreign keys that refer to it."""
+        columns = {self._index(name) for name in (*self.keys, *referenced)}
+        return columns.union(*(reference.columns for reference in references))
+
+    def _check_no_nulls(self, columns: set[int | None]) -> None:
+        """Check that *columns* are none that `generated = "null"` may have made null in the target.
+
+        MySQL logs generated columns whenever they change.
+        """
+        rows = self.logged.flat
+        if self.held is None or not self.held.rule.computed_is_null or rows[0].layout.vendor is Vendor.MYSQL:
+            return
+        definition = self.facts.definition_at(self.name, max(row_batch.end() for row_batch in rows).position)
+        known = () if definition is None or definition.columns is None else definition.columns
+        computed = [column.name for column in known if column.generated and self._index(column.name) in columns]
+        if computed:
+            raise UnsupportedError(
+                "FOREIGN_KEY_CASCADE",
+                f"{self.name}: {', '.join(computed)}: a foreign key needs this generated column, and where the log "
+                'lacks its value it is null in the target, by generated = "null" or unknown_values = "null"',
+                hint='Set both to "fail" and take the table anew, or set foreign_keys = "ignore" for it',
+            )
 
     def _needed(self, references: Sequence[Reference], referenced: Collection[str]) -> pa.Schema:
         """The columns in which rows before the step are read: where all are deleted, by key, few are enough."""
@@ -134,8 +170,7 @@ class LinkedTable:
         goes_by_key = bool(self.keys) and rule is not None and {*rule.modes} <= {Mode.MIRROR, Mode.SCD2}
         if not goes_by_key or not self._are_removed(references):
             return schema
-        known = {self._index(name) for name in (*self.keys, *referenced)}
-        known.update(column for reference in references for column in reference.columns)
+        known = self._read(references, referenced)
         return pa.schema([field for number, field in enumerate(schema) if number in known])
 
     def _can_delete_copies(self, references: Sequence[Reference]) -> bool:
