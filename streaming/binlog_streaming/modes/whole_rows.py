@@ -111,7 +111,7 @@ class WholeImages:
             "ROW_IMAGE",
             f"{source_table}: {', '.join(names)}: missing from {count} row images; the log does not record what these "
             "columns hold, and this target needs whole rows",
-            hint=WHOLE_IMAGES_HINT,
+            hint=f"{WHOLE_IMAGES_HINT}, or mode mirror if it has a key",
         )
 
     def _told(self, masks: Mask) -> tuple[list[str], int]:

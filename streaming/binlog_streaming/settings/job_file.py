@@ -294,8 +294,7 @@ def _hint_of_other_kind(root: type[AnyJob], name: str, path: KeyPath) -> str | N
     # It may be a setting of jobs with another sink, or of Debezium.
     if root is PublishJob and path == ("sink",) and (hint := debezium.hint_for(name)) is not None:
         return hint
-    kind, other = ("kafka", PublishJob) if root is Job else ("tables", Job)
-    section: type[msgspec.Struct] = other
+    section: type[msgspec.Struct] = PublishJob if root is Job else Job
     for part in path:
         if not isinstance(part, int):
             inner = {known: _section_of(field.type) for known, field in _fields_of(section).items()}.get(part)
@@ -303,7 +302,9 @@ def _hint_of_other_kind(root: type[AnyJob], name: str, path: KeyPath) -> str | N
                 return None
             section = inner
     known = _fields_of(section).keys()
-    return f'Leave it out: it is a setting of jobs with sink.kind = "{kind}"' if name in known else None
+    kinds = {Job: 'with sink.kind = "kafka"', PublishJob: 'with sink.kind = "tables"'}
+    kind = kinds.get(root, "that keep tables of a server's log")
+    return f"Leave it out: it is a setting of jobs {kind}" if name in known else None
 
 
 def _did_you_mean(name: str, valid: typing.Iterable[str]) -> str | None:
