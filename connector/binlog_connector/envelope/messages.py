@@ -102,6 +102,7 @@ class MessagesView:
         self._selection = Selection(
             tables, groups, event_types=_wanted_types(options.skipped_operations), decoding=self._decoding
         )
+        self._selection.keeps_sequences = False  # they have no topic
         self._clock_ns = clock_ns
         self.envelopes = TableEnvelopes(options, self._decoding)
         self._with_rows: set[tuple[str, str]] = set()
@@ -114,10 +115,6 @@ class MessagesView:
     def take_copies(self, source_of: SourceOf) -> None:
         """Give messages about rows, too, that snapshots have copied: see `Selection.source_of`."""
         self._selection.source_of = source_of
-
-    def leave_out_sequences(self) -> None:
-        """Give no messages about rows of sequences, which are no tables."""
-        self._selection.keeps_sequences = False
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block or topic in it."""

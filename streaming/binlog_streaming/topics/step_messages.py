@@ -231,7 +231,6 @@ class StepMessages:
         )
         self._envelopes = view.envelopes = self._envelopes or view.envelopes
         view.take_copies(self._copied.source_of)
-        view.leave_out_sequences()
         view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
         not_taken = NotTaken(step.start)
         for batch in map(not_taken.of, view.batches(blocks)):
