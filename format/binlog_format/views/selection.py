@@ -54,7 +54,7 @@ class Selection:
     Attributes:
         source_of: Gives the table whose existing rows a snapshot has copied into a table of its own, and None for all
             other tables: copied rows are selected as those of their source. None: they are not selected.
-        keeps_sequences: Rows of sequences, as far as *decoding* knows these, are rows of tables like others.
+        keeps_sequences: Sequences are selected like tables. False: those that *decoding* knows are left out.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ from binlog_streaming.status.view import StatusFile
 from binlog_streaming.status.wording import names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.foreign_keys import ForeignKey
@@ -173,10 +173,10 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         _with_state(report, job, job_state, problems.pop(report.name, ()), begins_there=begun[report.name])
         for report in reports
     )
-    for name in [name for name in problems if name and _is_waiting(TableName.parse(name), job, job_state)]:
-        if name not in found.begun or found.begun[name] < begins_at:
-            del problems[name]
-            warnings.append(_waits(TableName.parse(name)))
+    for name in _waiting(filter(None, problems), job, job_state):
+        if str(name) not in found.begun or found.begun[str(name)] < begins_at:
+            del problems[str(name)]
+            warnings.append(_waits(name))
     state = StatusFile(job).read()
     proofs = {} if state is None else {table.name: table.proof for table in state.tables}
     reports = tuple(replace(report, proof=proofs.get(report.name, "")) for report in reports)
@@ -330,9 +330,11 @@ def _with_state(
     return replace(report, warnings=(*report.warnings, text))
 
 
-def _is_waiting(name: TableName, job: Job, job_state: JobState) -> bool:
-    table = TableSelection(job.tables, job.source.exclude_tables).find(name)
-    return table is not None and name not in job_state.set_aside and job_state.waits(table)
+def _waiting(names: Iterable[str], job: Job, job_state: JobState) -> list[TableName]:
+    """The tables of *names* that wait for their snapshots."""
+    tables = map(TableSelection(job.tables, job.source.exclude_tables).find, map(TableName.parse, names))
+    waiting = (table.name for table in tables if table is not None and job_state.waits(table))
+    return [name for name in waiting if name not in job_state.set_aside]
 
 
 def _waits(name: TableName) -> str:

@@ -271,15 +271,15 @@ def _has_statements(tally: Tally, tables: Sequence[FoundTable]) -> bool:
 
 
 def _statements(tally: Tally) -> list[str]:
-    told = []
+    lines = []
     for (name, condition), count in list(tally.counts.items())[:TABLES_SHOWN_MAX]:
         about = "any table" if name is None else _line(str(name))
         first = _line(count.first.error().reason)
-        told.append(f"WARNING: a job stops at changes of {about} that are in no row event ({condition}): {first}")
-    if told:
-        told.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid);")
-        told.append("or leave these tables out (excludeTables): tools such as pt-heartbeat log theirs so on purpose.")
-    return told
+        lines.append(f"WARNING: a job stops at changes of {about} that are in no row event ({condition}): {first}")
+    if lines:
+        lines.append("Set binlog_format=ROW on the server, and begin after the last such statement (startingGtid);")
+        lines.append("or leave these tables out (excludeTables): tools such as pt-heartbeat log theirs so on purpose.")
+    return lines
 
 
 def _listed(tables: Sequence[FoundTable]) -> str:

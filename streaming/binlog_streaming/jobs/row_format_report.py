@@ -122,15 +122,16 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
         if not rules:
             continue
         about = "any table" if name is None else str(name)
-        text = f"{about}: [{condition}] {_number(count)}: {count.first.error(tells_text=tells_text).reason}"
+        error = count.first.error(tells_text=tells_text)
+        text = f"{about}: [{condition}] {_number(count)}: {error.reason}"
         asked = rules if name is None else rules[:1]
         if condition == _LOST_EVENTS and job.source.fail_on_data_loss is False:
             warnings.append(f"{text}. failOnDataLoss ignores it: the rows in the targets may be wrong")
         elif condition != _LOST_EVENTS and all(rule.on_statement is OnRowStatement.IGNORE for rule in asked):
             warnings.append(f"{text}. on_statement ignores it: the rows in the targets may be wrong")
         else:
-            told = told_options(f"{text}. {count.first.error().hint}", as_job_setting)
-            problems.setdefault("" if name is None else about, []).append(told)
+            problem = told_options(f"{text}. {error.hint}", as_job_setting)
+            problems.setdefault("" if name is None else about, []).append(problem)
     return StatementsReport(problems, tuple(warnings))
 
 

@@ -51,6 +51,13 @@ class Touched(NamedTuple):
     outside: int = 0
 
 
+def change_text(parent: TableName, change: CascadingChange) -> str:
+    """Place and kind of a change of *parent*."""
+    gtid = f"GTID {change.gtid}, " if change.gtid else ""
+    what = "a DELETE from" if change.is_delete else "an UPDATE of a key of"
+    return f"{gtid}position {change.position}:{change.event_no}: {what} {parent}"
+
+
 class CascadedChange(NamedTuple):
     """The first change of a parent, in one range of the log, that may have changed rows of a child.
 
@@ -71,13 +78,11 @@ class CascadedChange(NamedTuple):
     def error(self) -> UnsupportedError:
         """Error with which its child is refused."""
         child, key = self.cascade
-        gtid, (position, event_no) = self.change.gtid, self.place
-        what = "a DELETE from" if self.change.is_delete else "an UPDATE of a key of"
         name = f" {key.name}" if key.name else ""
         return UnsupportedError(
             "FOREIGN_KEY_CASCADE",
-            f"{f'GTID {gtid}, ' if gtid else ''}position {position}:{event_no}: {what} {self.parent} may change "
-            f"rows of {child}, by its foreign key{name} to {key.parent}, and the log does not have these changes"
+            f"{change_text(self.parent, self.change)} may change rows of {child}, by its foreign key{name} to "
+            f"{key.parent}, and the log does not have these changes"
             + (f"; they cannot be derived: {self.obstacle}" if self.obstacle else ""),
             hint=f"{self._ways_out}. "
             "The event states that foreign keys are checked: a session with foreign_key_checks=0 carries nothing on. "

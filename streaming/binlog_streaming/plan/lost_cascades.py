@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_streaming.plan.cascade_links import reached
+from binlog_streaming.plan.cascades import change_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -126,19 +127,23 @@ def lost_cascades(
 def _lost_in(
     span: Span, part: Touched, keys: ForeignKeys, log: CascadeLog, appliance: Appliance, gaps: RowGaps
 ) -> Iterator[LostCascade]:
-    cascades = [one for one in reached(part, keys) if appliance.is_real(one.key) and appliance.is_applied(one.child)]
+    cascades = [
+        cascade
+        for cascade in reached(part, keys)
+        if appliance.is_real(cascade.key) and appliance.is_applied(cascade.child)
+    ]
     changed = {cascade.child for cascade in cascades}
     columns = keys.updating_columns(part.table) if part.updates else frozenset()
     lost: dict[TableName, LostCascade] = {}
-    for cascade in (one for one in cascades if one.key.parent in changed and one.child not in lost):
+    for cascade in cascades:
+        if cascade.key.parent not in changed or cascade.child in lost:
+            continue
         for start, end in _unknown(span, cascade, gaps):
             change = log.first(part.table, start, end, deletes=bool(part.deletes), columns=columns)
             if change is not None:
-                gtid = f"GTID {change.gtid}, " if change.gtid else ""
-                what = "a DELETE from" if change.is_delete else "an UPDATE of a key of"
                 problem = (
-                    f"{gtid}position {change.position}:{change.event_no}: {what} {part.table} may change rows of "
-                    f"{cascade.child} through {cascade.key.parent}, which did not have all its rows yet"
+                    f"{change_text(part.table, change)} may change rows of {cascade.child} through "
+                    f"{cascade.key.parent}, which did not have all its rows yet"
                 )
                 lost[cascade.child] = LostCascade(cascade.child, change.position, problem)
                 break
@@ -159,8 +164,9 @@ def _carried_on(
     ahead, found = list(lost.values()), dict(lost)
     while ahead:
         above = ahead.pop()
-        for child in [one.child for one in cascades if one.key.parent == above.table and one.child not in found]:
-            rows = gaps.rows_in(child, span)
+        children = (cascade.child for cascade in cascades if cascade.key.parent == above.table)
+        for child in children:
+            rows = None if child in found else gaps.rows_in(child, span)
             if rows is not None and above.position < rows[1]:
                 found[child] = above._replace(table=child)
                 ahead.append(found[child])

@@ -22,7 +22,7 @@ from binlog_streaming.snapshot.server_tables import find_server_tables, no_table
 from binlog_streaming.snapshot.source_table import locked_definition, read_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
@@ -65,7 +65,10 @@ def plan_definitions(
 
 def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
     """Other tables that foreign keys of *names* lead to, through any number of tables."""
-    parents = _parents(session)
+    return _above(_parents(session), names)
+
+
+def _above(parents: Mapping[TableName, Sequence[TableName]], names: Iterable[TableName]) -> tuple[TableName, ...]:
     known = dict.fromkeys(names)
     given, ahead = len(known), list(known)
     while ahead:
@@ -82,11 +85,9 @@ def needed_before(session: ServerSession, names: Sequence[TableName]) -> tuple[T
     Args:
         names: Tables that come with their definitions, in order.
     """
-    parents = _parents(session)
-    later = {
-        parent for number, name in enumerate(names) for parent in parents.get(name, ()) if parent in names[number + 1 :]
-    }
-    return (*parents_of(session, names), *(name for name in names if name in later))
+    parents, places = _parents(session), {name: place for place, name in enumerate(names)}
+    later = {parent for name in names for parent in parents.get(name, ()) if places.get(parent, -1) > places[name]}
+    return (*_above(parents, names), *(name for name in names if name in later))
 
 
 def parents_first(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
