@@ -83,6 +83,7 @@ class TopicReader:
         self._consumer = committed_consumer(
             connection, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_SIZE, max_poll_records=RECORDS_MAX
         )
+        self._looking: KafkaConsumer | None = None
         self._fetcher = self._new_fetcher(client)
 
     def _new_fetcher(self, client: str | None) -> Fetcher:
@@ -98,6 +99,8 @@ class TopicReader:
     def __exit__(self, *_: object) -> None:
         self._fetcher.close()
         self._consumer.close(autocommit=False)
+        if self._looking is not None:
+            self._looking.close(autocommit=False)
 
     def partitions(self, topics: Iterable[str]) -> list[FetchedPartition]:
         """Partitions of those *topics* that exist."""
@@ -123,6 +126,16 @@ class TopicReader:
             known_offsets(self._consumer.end_offsets, wanted, self._connection),
         )
         return {FetchedPartition(*partition): (starts[partition], ends[partition]) for partition in wanted}
+
+    def log_ends(self, partitions: Iterable[FetchedPartition]) -> dict[FetchedPartition, int]:
+        """The offset after the last message, committed or not."""
+        # With read_committed the end is where the first open transaction begins.
+        if self._looking is None:
+            settings = self._connection.python_settings()
+            self._looking = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False)
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        ends = known_offsets(self._looking.end_offsets, wanted, self._connection)
+        return {FetchedPartition(*partition): end for partition, end in ends.items()}
 
     def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """Read these partitions alone, from there."""

@@ -249,6 +249,7 @@ def _geometries(values: pa.Array) -> pa.Array:
 
 _DEBEZIUM, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
 _DATETIME: tuple[ColumnType, int, dict[str, Any]] = (ColumnType.DATETIME2, 6, {})
+_DATETIME_MS: tuple[ColumnType, int, dict[str, Any]] = (ColumnType.DATETIME2, 3, {})
 _TIME: tuple[ColumnType, int, dict[str, Any]] = (ColumnType.LONGLONG, 0, _SIGNED)
 """Microseconds: a message does not tell how many digits the column has."""
 
@@ -256,8 +257,8 @@ _NAMED: dict[tuple[str, str], _Made] = {
     ("int32", _DEBEZIUM + "Year"): (ColumnType.YEAR, 0, {}, _as_is),
     ("int32", _DEBEZIUM + "Date"): (ColumnType.DATE, 0, {}, _days),
     ("int32", _CONNECT + "Date"): (ColumnType.DATE, 0, {}, _days),
-    ("int64", _DEBEZIUM + "Timestamp"): (*_DATETIME, _datetimes("ms")),
-    ("int64", _CONNECT + "Timestamp"): (*_DATETIME, _datetimes("ms")),
+    ("int64", _DEBEZIUM + "Timestamp"): (*_DATETIME_MS, _datetimes("ms")),
+    ("int64", _CONNECT + "Timestamp"): (*_DATETIME_MS, _datetimes("ms")),
     ("int64", _DEBEZIUM + "MicroTimestamp"): (*_DATETIME, _datetimes("us")),
     ("int64", _DEBEZIUM + "NanoTimestamp"): (*_DATETIME, _datetimes("ns")),
     ("string", _DEBEZIUM + "ZonedTimestamp"): (ColumnType.TIMESTAMP2, 6, {}, _zoned),

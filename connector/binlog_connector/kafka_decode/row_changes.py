@@ -115,6 +115,7 @@ class ReceivedChanges:
 
     Attributes:
         layout: The table as the messages describe it; for `TRUNCATE` alone it has no columns.
+        key_form: Tells schemas of keys apart: the same values have other bytes under another one, so another partition.
         rows: Numbers of the messages, ascending.
         ops: Number of each operation in `OPS`.
         places: Of each change `file_no`, `page`, `chunk`, `event_no` and `row_no`, a column for each.
@@ -125,6 +126,7 @@ class ReceivedChanges:
     """
 
     layout: TableLayout
+    key_form: str
     rows: Int64s
     ops: Int64s
     places: Int64s
@@ -138,6 +140,7 @@ class ReceivedChanges:
         numbers = numbers_array(rows)
         return ReceivedChanges(
             self.layout,
+            self.key_form,
             self.rows[rows],
             self.ops[rows],
             self.places[rows],
@@ -162,8 +165,8 @@ def received_changes(keys: pa.Array, values: pa.Array) -> Iterator[ReceivedChang
         if payloads.schema is None or payloads.schema.get("name") in _OTHER_SCHEMAS:
             continue
         payload = _parsed(payloads)
-        for names, chosen in _by_key(_taken(keys, payloads.rows)):
-            yield from _changes(payloads, _taken(payload, chosen), payloads.rows[chosen], names)
+        for key in payloads_by_schema(_taken(keys, payloads.rows)):
+            yield from _changes(payloads, _taken(payload, key.rows), payloads.rows[key.rows], key.schema)
 
 
 def _parsed(payloads: Payloads) -> pa.Table:
@@ -201,15 +204,11 @@ def _taken(values: _Values, rows: Int64s) -> _Values:
     return values if len(rows) == len(values) else values.take(numbers_array(rows))
 
 
-def _by_key(keys: pa.Array) -> Iterator[tuple[tuple[str, ...], Int64s]]:
-    # Names of the columns of keys, and the messages that have such keys.
-    for payloads in payloads_by_schema(keys):
-        fields = () if payloads.schema is None else payloads.schema.get("fields", ())
-        yield tuple(str(field.get("field")) for field in fields), payloads.rows
-
-
-def _changes(payloads: Payloads, payload: pa.Table, rows: Int64s, key: tuple[str, ...]) -> Iterator[ReceivedChanges]:
-    schema = payloads.schema
+def _changes(
+    payloads: Payloads, payload: pa.Table, rows: Int64s, key_schema: dict[str, Any] | None
+) -> Iterator[ReceivedChanges]:
+    schema, key_form = payloads.schema, _digest(key_schema)
+    key = tuple(str(field.get("field")) for field in (key_schema or {}).get("fields", ()))
     assert schema is not None, "texts have a schema"
     fields = {field["field"]: field for field in schema["fields"]}
     columns = [received_column(field) for field in fields["before"]["fields"]]
@@ -235,6 +234,7 @@ def _changes(payloads: Payloads, payload: pa.Table, rows: Int64s, key: tuple[str
         database, name = table.split("\0")
         yield ReceivedChanges(
             _layout(database, name, columns, key),
+            key_form,
             rows[chosen],
             numbers[chosen].astype(np.int64),
             places[chosen],
@@ -249,8 +249,11 @@ def _layout(database: str, table: str, columns: Sequence[ReceivedColumn], key: t
     names = [column.column.name for column in columns]
     indices = tuple(names.index(name) for name in key)
     described: Any = ([column.column for column in columns], indices)
-    digest = hashlib.sha256(repr(described).encode()).hexdigest()[:16]
-    return TableLayout(database, table, tuple(column.column for column in columns), indices, digest, b"")
+    return TableLayout(database, table, tuple(column.column for column in columns), indices, _digest(described), b"")
+
+
+def _digest(described: object) -> str:
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
 
 
 def _rows(images: pa.ChunkedArray, columns: Sequence[ReceivedColumn], rows: Int64s) -> pa.Table:

@@ -60,12 +60,20 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that has been written. *columns*: all that it had in messages."""
+    """A table that has been written.
+
+    Attributes:
+        columns: All that it had in messages.
+        key_form: Of its last change, as `ReceivedChanges` has it; None: earlier versions kept none.
+        place: The last one of a change; empty: earlier versions kept none.
+    """
 
     database: str
     table: str
     columns: tuple[str, ...]
     modes: tuple[Mode, ...]
+    key_form: str | None = None
+    place: tuple[int, ...] = ()
 
 
 class TopicTablesState(BatchState, frozen=True, kw_only=True):

@@ -11,13 +11,12 @@ import msgspec
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.fetching import FetchedPartition, messages_gone
 from binlog_connector.kafka.topic_reader import TopicReader
-from binlog_format.errors import BrokerError
-from binlog_format.position import Place
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
+from binlog_streaming.topic_tables.barriers import TRUNCATE_SECONDS, Barriers
 from binlog_streaming.topic_tables.batch import PartitionState, TopicTablesStateFile, read_batch
 from binlog_streaming.topic_tables.writing import check_batch, write_batch
 from binlog_streaming.topics.connecting import connection_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import TopicTablesJob
-    from binlog_streaming.topic_tables.batch import TopicBatch, Truncate
+    from binlog_streaming.topic_tables.batch import TopicBatch
 
 BATCH_MESSAGES_MAX = 250_000
 BATCH_SIZE_MAX = 128 << 20
@@ -37,9 +36,6 @@ BATCH_SIZE_MAX = 128 << 20
 
 NEW_TOPICS_SECONDS = 10.0
 """Seconds between looks for new topics and partitions."""
-
-TRUNCATE_SECONDS = 60.0
-"""Seconds that a TRUNCATE waits for its messages in the other partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +47,7 @@ class ReadMessages:
         started: When reading them began, by the monotonic clock.
         truncated: Partitions whose TRUNCATE this is.
         is_cut: Reading goes on elsewhere than after the messages that were fetched.
+        fetched: What of these is read later, too; None: nothing is.
     """
 
     batch: TopicBatch
@@ -58,6 +55,7 @@ class ReadMessages:
     started: float
     truncated: tuple[FetchedPartition, ...] = ()
     is_cut: bool = False
+    fetched: TopicBatch | None = None
 
 
 class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
@@ -66,7 +64,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
     Args:
         once: End at what is in the topics when this starts.
         batch_messages_max: Messages in a batch, about.
-        truncate_seconds: As `TRUNCATE_SECONDS`.
+        truncate_seconds: As `barriers.TRUNCATE_SECONDS`.
         client: As `TopicReader` takes it.
     """
 
@@ -89,8 +87,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         self._file = TopicTablesStateFile(job)
         self._opened: TopicReader | None = None
         self._read_to: dict[FetchedPartition, PartitionState] = {}
-        self._held: dict[FetchedPartition, Truncate] = {}
-        self._held_since = 0.0
+        self._barriers: Barriers | None = None
         self._looked = 0.0
         self._ends: dict[FetchedPartition, int] | None = None
 
@@ -118,13 +115,20 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             self._opened = reader
             first = self._next()
             if first is not None and not place_errors(self._job):
-                check_batch(self._job, self._file.state, first.batch)
+                check_batch(self._job, self._file.state, first.fetched or first.batch)
         return {partition: (state.offset, ends[partition]) for partition, state in self._read_to.items()}
 
     def _prepare(self, reader: TopicReader) -> None:
         states = self._file.state.partitions
         self._read_to = {FetchedPartition(state.topic, state.partition): state for state in states}
         self._look_for_topics(reader)
+        self._barriers = Barriers(reader, self._truncate_seconds)
+        self._barriers.follow(self._file.state.tables)
+
+    @property
+    def _stops(self) -> Barriers:
+        assert self._barriers is not None, "it has begun"
+        return self._barriers
 
     @property
     def _reader(self) -> TopicReader:
@@ -154,13 +158,15 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             self._looked = time.monotonic()
             if self._look_for_topics(self._reader):
                 self._go_on()
+        if self._stops.release(self._read_to):
+            self._go_on()
         return self._whole_truncate() or self._rows()
 
     def _is_ended(self) -> bool:
         ends = self._ends or {}
         return (
             self.once
-            and not self._held
+            and not self._stops.held
             and all(self._reader.position(partition) >= end for partition, end in ends.items())
         )
 
@@ -171,34 +177,24 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         started = time.monotonic()
         batch = read_batch(messages, self._read_to)
         ends = {partition: state.offset for partition, state in batch.partitions.items()}
-        if batch.truncates:
-            # Rows before it in other partitions have to come first.
-            firsts = {partition: some[0] for partition, some in batch.truncates.items()}
-            self._held |= firsts
-            self._held_since = time.monotonic()
-            ends |= {partition: first.offset for partition, first in firsts.items()}
-            before = [message.before(ends[message.partition]) for message in messages]
-            batch = read_batch([run for run in before if len(run)], self._read_to)
-        return ReadMessages(batch, ends, started, is_cut=bool(self._held))
+        self._stops.hold(batch, self._read_to)
+        stops = {partition: self._stops.held[partition].offset for partition in ends if partition in self._stops.held}
+        if not stops:
+            return ReadMessages(batch, ends, started, is_cut=bool(self._stops.held))
+        ends |= stops
+        before = [message.before(ends[message.partition]) for message in messages]
+        now = read_batch([run for run in before if len(run)], self._read_to)
+        return ReadMessages(now, ends, started, is_cut=True, fetched=batch)
 
     def _whole_truncate(self) -> ReadMessages | None:
-        for topic in {partition.topic for partition in self._held}:
-            partitions = [partition for partition in self._read_to if partition.topic == topic]
-            held = {
-                (self._held[partition].table, self._held[partition].place)
-                for partition in partitions
-                if partition in self._held
-            }
-            if len(held) == 1 and all(partition in self._held for partition in partitions):
-                ranges = {
-                    partition: (self._held[partition].offset, self._held[partition].offset + 1)
-                    for partition in partitions
-                }
-                started = time.monotonic()
-                batch = read_batch(self._reader.read_ranges(ranges), self._read_to)
-                ends = {partition: end for partition, (_, end) in ranges.items()}
-                return ReadMessages(batch, ends, started, truncated=tuple(partitions), is_cut=True)
-        return None
+        found = self._stops.whole_truncate(self._read_to)
+        if not found:
+            return None
+        ranges = {partition: (stop.offset, stop.offset + 1) for partition, stop in found.items()}
+        started = time.monotonic()
+        batch = read_batch(self._reader.read_ranges(ranges), self._read_to)
+        ends = {partition: end for partition, (_, end) in ranges.items()}
+        return ReadMessages(batch, ends, started, truncated=tuple(found), is_cut=True)
 
     def _apply(self, batch: ReadMessages) -> BatchProgress | None:
         after, read_seconds = dict(self._read_to), time.monotonic() - batch.started
@@ -211,7 +207,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             report = self._written(batch, after, read_seconds)
         self._read_to = after
         for partition in batch.truncated:
-            del self._held[partition]
+            del self._stops.held[partition]
         if batch.is_cut:
             self._go_on()
         return report
@@ -232,6 +228,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         written = write_batch(self._job, begun, batch.batch)
         partitions = tuple(after[partition] for partition in sorted(after))
         self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
+        self._stops.follow(written.tables)
         return BatchProgress(
             batch_id=begun.batch_id,
             tables=written.progress,
@@ -243,7 +240,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
 
     def _go_on(self) -> None:
         self._reader.go_on_at(
-            {partition: state.offset for partition, state in self._read_to.items() if partition not in self._held}
+            {partition: state.offset for partition, state in self._read_to.items() if partition not in self._stops.held}
         )
 
     def _look_for_topics(self, reader: TopicReader) -> bool:
@@ -277,13 +274,4 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             )
 
     def _idle(self) -> None:
-        # A TRUNCATE that waits for its messages in other partitions does not wait for ever.
-        if self._held and time.monotonic() - self._held_since > self._truncate_seconds:
-            partition, truncate = min(self._held.items())
-            raise BrokerError(
-                "FAILED",
-                f"a TRUNCATE of {truncate.table} has not come in all partitions of its topic",
-                at=Place(f"{partition}, offset {truncate.offset}"),
-                hint="binlog-stream publish sends it to each; partitions that were added later lack it. Begin anew "
-                "with another checkpoint and other tables, from topics that hold everything",
-            )
+        self._stops.check_patience()

@@ -340,4 +340,18 @@ def _table_state(
     columns = {} if known is None else {folded_name(column): column for column in known.columns}
     for change in changes:
         columns |= {folded_name(column): column for column in _columns(change) if folded_name(column) not in columns}
-    return TableState(database=name.database, table=name.table, columns=tuple(columns.values()), modes=rule.modes)
+    last = max(changes, key=_last_place)
+    before = () if known is None else known.place
+    return TableState(
+        database=name.database,
+        table=name.table,
+        columns=tuple(columns.values()),
+        modes=rule.modes,
+        key_form=last.key_form,
+        place=max(before, _last_place(last)),
+    )
+
+
+def _last_place(changes: ReceivedChanges) -> tuple[int, ...]:
+    places = np.column_stack([changes.places, changes.ops])
+    return tuple(places[np.lexsort(places.T[::-1])[-1]].tolist())
