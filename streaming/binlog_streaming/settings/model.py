@@ -154,6 +154,11 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         return self.generated is GeneratedColumns.NULL or self.unknown_values is UnknownValues.NULL
 
     @property
+    def writes_unknown_as_null(self) -> bool:
+        """True if a null in a target may be a value that the log lacks."""
+        return self.computed_is_null or self.rewritten is Rewritten.NULL
+
+    @property
     def nulls_generated(self) -> bool:
         """Always False: a target's mode decides on values that images lack."""
         return False

@@ -34,6 +34,7 @@ from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
 from binlog_streaming.tables.evidence_watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
+from binlog_streaming.tables.statements.existing_values import adopt_keys
 from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
@@ -43,7 +44,7 @@ from binlog_streaming.tables.statements.renames import (
     replaced_by_rename,
 )
 from binlog_streaming.tables.statements.snapshot_work import step_work
-from binlog_streaming.tables.statements.target_alteration import adopt_keys, fit_columns
+from binlog_streaming.tables.statements.target_alteration import fit_columns
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
 from binlog_streaming.tables.step_rows import StepRows, agreed_types, lacks_types, recorded_by, recorded_of
 
@@ -248,7 +249,7 @@ class _ComponentRun:
             if target.is_done(commit_id) or content.is_done:
                 tally.count_step(Outcome.REPEATED)
                 return 0
-            adopt_keys(target, commit_id)
+            adopt_keys(table, mode, target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
             evidence = self._watch.evidence(table.rule, commit_id, target, is_repair=content.is_repair)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, DROPPED_PROPERTY
-from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
+from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement
 from binlog_streaming.settings.model import EVIDENCE_AFTER, EVIDENCE_SAMPLE
 from binlog_streaming.tables.row_evidence import RowEvidence, rows_of_dropped
 
@@ -164,9 +164,8 @@ def _evidence(
         return None
     # These leave rows in the target that the server has no more, and that may come again.
     retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
-    has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
     rows = None if wanted.kind is Evidence.ROWS else left
-    return RowEvidence(not retains, rows, wanted.sample, has_nulls)
+    return RowEvidence(not retains, rows, wanted.sample, rule.writes_unknown_as_null)
 
 
 def stated_rows(properties: Mapping[str, str]) -> int:

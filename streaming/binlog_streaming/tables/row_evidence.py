@@ -43,6 +43,10 @@ _TEXT_MAX = 200
 _COLUMNS_MAX = 5
 """Columns that an error names."""
 
+_NULLS = (
+    ". Or the row has null in the target for a value that the log lacked (unknown_values, rewritten or generated = "
+    '"null"): without a key such a row is found no more'
+)
 _WAY_BACK = 'To bring it back, set evidence = "off" for this table, let the job go on, and take a new snapshot: {}'
 
 _EVENT_NAMES = {
@@ -285,8 +289,14 @@ def rows_of_dropped(commit_id: CommitId, dropped: str) -> TableError:
     )
 
 
-def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError) -> TableError:
-    """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`."""
+def missing_rows(
+    images: StepImages, columns: pa.Schema, error: MissingRowsError, *, has_unknown_nulls: bool
+) -> TableError:
+    """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`.
+
+    Args:
+        has_unknown_nulls: A null in the target may be a value that the log lacked.
+    """
     row = _text(_rows_of(images, columns, columns.names, np.array([error.image])))
     place, kind = _described(images, error.image)
     more = f"; {error.count - 1} more rows of this step are missing" if error.count > 1 else ""
@@ -294,7 +304,7 @@ def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError
         "CONTRADICTED",
         f"{images.source_table}: {kind} at {place} needs a target with the row "
         f"{row}, and there is none that is equal{more}",
-        hint=_hint(images),
+        hint=_hint(images) + (_NULLS if has_unknown_nulls else ""),
     )
 
 

@@ -207,7 +207,7 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
     if not commit_id.keys:
         images.check_changes()
         finds_all = evidence is not None and not images.existing.any()
-        return _WholeRows(images, columns, finds_all)
+        return _WholeRows(images, columns, finds_all, content.rule.writes_unknown_as_null)
     keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing, evidence)
     return keyed if keyed.asks_target else replace(keyed, known=keyed.change())
 
@@ -351,6 +351,7 @@ class _WholeRows:
     images: StepImages
     schema: pa.Schema
     finds_all: bool  # the target has all rows that the step takes
+    has_unknown_nulls: bool
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         count = len(self.images)
@@ -362,5 +363,5 @@ class _WholeRows:
         try:
             target.replace(rows, commit_id)
         except MissingRowsError as error:
-            raise missing_rows(self.images, self.schema, error) from error
+            raise missing_rows(self.images, self.schema, error, has_unknown_nulls=self.has_unknown_nulls) from error
         return count

@@ -25,6 +25,8 @@ from binlog_connector.schema.effects.conversion import (
     Values,
     either,
     true_mask,
+    where_known,
+    where_unknown_too,
     widened,
 )
 from binlog_connector.schema.effects.value_effects import ADDRESSES, LABELS, NUMBERS, no_address, value_effect
@@ -53,6 +55,7 @@ _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
 _PAD_CHAR = 1 << 31
+_NUMBER_TEXT = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,25 @@ def _plain_change(
     if sql_mode & _PAD_CHAR and sides[0].type_name == "char" != sides[1].type_name:
         return ColumnChanged(old, new, Unknown("sql_mode has PAD_CHAR_TO_FULL_LENGTH: values get spaces at their end"))
     effect = _without_null(_compared_effect(*sides, how), *sides, how)
-    return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type, sides[0].arrow_type)
+    effect = _of_number_texts(_numbered(effect, old, new, sql_mode), sides[0])
+    return ColumnChanged(old, new, effect, sides[1].arrow_type, sides[0].arrow_type)
+
+
+def _of_number_texts(effect: Effect, old: ColumnSide) -> Effect:
+    """Leave texts out that are no numbers, where a DECIMAL is a text because Arrow has no room for its digits.
+
+    A target that keeps rows gone has other texts there, if its column was a text before it became a DECIMAL.
+    """
+    if not isinstance(effect, Converted) or not numbers.is_text(old):
+        return effect
+
+    def convert(values: pa.Array) -> Values:
+        is_number = pc.fill_null(pc.match_substring_regex(values, _NUMBER_TEXT), True)
+        known = where_known(values, ~true_mask(is_number))
+        after = effect.convert(known.array)
+        return after if known.unknown is None else where_unknown_too(after, known.unknown)
+
+    return Converted(convert, effect.what)
 
 
 def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:

@@ -82,6 +82,11 @@ def scale_of(side: ColumnSide) -> int:
     return side.numbers[1] if side.type_name == DECIMAL and len(side.numbers) > 1 else 0
 
 
+def is_text(side: ColumnSide) -> bool:
+    """True for a DECIMAL of more digits than Arrow's type has: its values are texts with all their digits."""
+    return side.type_name == DECIMAL and pa.types.is_string(side.arrow_type)
+
+
 def _bounds(side: ColumnSide) -> tuple[decimal.Decimal, decimal.Decimal]:
     if side.type_name != DECIMAL:
         least, greatest = _range(side)

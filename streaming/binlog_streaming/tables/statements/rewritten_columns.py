@@ -24,7 +24,7 @@ from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
 from binlog_connector.schema.definitions import PRIMARY
 from binlog_connector.schema.effects.column_effects import alter_effects, circumstances_of, effects_without_definition
-from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values
+from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values, either, true_mask
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import SchemaError, TableError
@@ -56,6 +56,14 @@ NULL_IS_OPEN = (
     'a null in the target may be 0000-00-00, which becomes another value than NULL (a job with zeroDates = "error" has '
     "none of these)"
 )
+
+_NULL_IS_UNKNOWN = (
+    'a null in the target may be a value that the log lacked (unknown_values, rewritten or generated = "null"), which '
+    "becomes another one than NULL"
+)
+
+_NULL_IS_NOT_SHOWN = "the log does not show what became of NULL"
+_OF_NULLS = (NULL_IS_OPEN, _NULL_IS_UNKNOWN, _NULL_IS_NOT_SHOWN)
 
 _WIDER_KINDS = (
     (pa.types.is_decimal, pa.types.is_integer),
@@ -104,7 +112,11 @@ class RewrittenColumn:
         if unknown is None or not unknown.any():
             return None
         known = values.is_valid().to_numpy(zero_copy_only=False)
-        return "for a value in the table it is not known how" if (unknown & known).any() else NULL_IS_OPEN
+        if (unknown & known).any():
+            return "for a value in the table it is not known how"
+        if self.context.table.rule.writes_unknown_as_null:
+            return _NULL_IS_UNKNOWN
+        return NULL_IS_OPEN if _is_moment(self.old_arrow_type) else _NULL_IS_NOT_SHOWN
 
     def _before(self, rows: pa.RecordBatch) -> pa.Array:
         values = rows.column(self.name)
@@ -119,9 +131,10 @@ class RewrittenColumn:
             before = before.cast(pa.binary())
         stored, inexact = _as_the_source(before, self.old_arrow_type)
         values = self.effect.convert(stored)
-        if inexact is None or not inexact.any():
-            return values
-        return Values(values.array, inexact if values.unknown is None else inexact | values.unknown)
+        unknown = either(values.unknown, inexact)
+        if self.context.table.rule.writes_unknown_as_null:
+            unknown = either(unknown, true_mask(pc.and_(before.is_null(), values.array.is_valid())))
+        return Values(values.array, unknown)
 
 
 def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, Mask | None]:
@@ -134,6 +147,10 @@ def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array
     narrow = stored.cast(kind, safe=False)
     back = narrow.cast(stored.type, safe=False)
     return narrow, pc.not_equal(back, stored).fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _is_moment(kind: pa.DataType | None) -> bool:
+    return kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _mask(values: Values, count: int) -> pa.BooleanArray:
@@ -237,7 +254,7 @@ def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
     failing: dict[str, str] = {}
     for rows in target.read() if columns else ():
         for column in columns:
-            found = None if failing.get(column.name, NULL_IS_OPEN) != NULL_IS_OPEN else column.unknown_value(rows)
+            found = column.unknown_value(rows) if failing.get(column.name, NULL_IS_OPEN) in _OF_NULLS else None
             if found is not None:
                 failing[column.name] = found
     return failing

@@ -1,6 +1,6 @@
 """Effect of an ALTER TABLE on a target's columns: `target_alteration(before, change, ...)`.
 
-The step before rows, where no statement did it: `adopt_keys`, `fit_columns`.
+The step before rows, where no statement did it: `fit_columns`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
-    KEYS_OPEN_PROPERTY,
-    QUERY_PROPERTY,
     joined_keys,
     split_keys,
 )
@@ -241,17 +239,6 @@ def _respelled(names: Iterable[str], change: TableAltered, modified: pa.Schema) 
 def dropped_columns(target: Target) -> tuple[str, ...]:
     """Columns of a target that its source table does not have any more."""
     return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
-
-
-def adopt_keys(target: Target, commit_id: CommitId) -> None:
-    """Give *target* the key of the rows that come next, after a statement that may have changed it.
-
-    Args:
-        target: As it is; another query's stays so.
-    """
-    properties = target.properties() or {}
-    if properties.get(KEYS_OPEN_PROPERTY) and properties.get(QUERY_PROPERTY) == commit_id.query_id:
-        target.set_properties(commit_id, recorded={KEYS_OPEN_PROPERTY: ""})
 
 
 def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:

@@ -35,8 +35,8 @@ from binlog_streaming.lake.commit_id import (
 from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
 from binlog_streaming.tables.statements.log_facts import liked
 from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns, without_generated
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
@@ -48,7 +48,7 @@ from binlog_streaming.tables.statements.target_alteration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.rules.rules_on_tables import BoundRule
     from binlog_connector.schema.table_changes import ColumnFacts
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     """Function that does the work in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
-_UNSETTLED = "a default whose bytes depend on the server"
-_KEPT_IN_KEY = "it stays in its key, which may make it NOT NULL"
 _PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np.int64)])
 
 
@@ -343,7 +341,7 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     held = held_keys(properties)
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
-    _check_known(context, target, change, rule.keys or change.primary_key or held)
+    check_new_columns(context, target, change, rule.keys or change.primary_key or held)
     rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
     added = target.stored_schema(context.schema_of(change.added))
@@ -358,6 +356,9 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     keys = change.primary_key
     if keys is None:
         keys = tuple(renamed.get(folded_name(key), key) for key in held)
+    elif not rule.keys:
+        olds = {folded_name(new): old for old, new in renamed.items()}
+        check_new_key(context.table, context.mode, target, [olds.get(folded_name(key), key) for key in keys])
     recorded = {DROPPED_COLUMNS_PROPERTY: joined_keys(asked.dropped)} if asked.dropped != before else {}
     if not rule.keys and change.may_change_key(held):
         recorded[KEYS_OPEN_PROPERTY] = context.place
@@ -367,32 +368,3 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
         return True
 
     return Work(commit if asked else None, rule.keys or keys, recorded)
-
-
-def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: Set[str]) -> str | None:
-    if fact.unknown is None and fact.existing is not None and fact.existing.is_valid:
-        return None if is_settled else _UNSETTLED
-    return fact.unknown or (_KEPT_IN_KEY if folded_name(fact.name) in keys else None)
-
-
-def _check_known(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
-    gone = folded_names((*change.dropped, *dropped_columns(target)))
-    there = {name for name in target.schema().names if folded_name(name) not in gone}
-    settled = {fact.name for fact in context.settled(change.added)}
-    in_key = folded_names(keys)
-    kept_in_key = in_key & {folded_name(name) for name in change.dropped if change.primary_key is None}
-    reasons = {
-        fact.name: reason
-        for fact in change.added
-        if fact.name not in there
-        and (reason := _unknown(fact, is_settled=fact.name in settled, keys=kept_in_key))
-        and (context.table.rule.unknown_values is not UnknownValues.NULL or folded_name(fact.name) in in_key)
-    }
-    if reasons and has_rows(target):
-        name, reason = next(iter(reasons.items()))
-        null = "" if folded_name(name) in in_key else 'set unknown_values = "null" to go on with null in them, or '
-        raise SchemaError(
-            "SCHEMA_CHANGED",
-            f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint=f"{past_statement(context.table.name)}. Or {null}leave the table out (option source.excludeTables)",
-        )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_format.errors import TableError
+from binlog_format.errors import SchemaError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
-from binlog_streaming.settings import Mode, TableRule
+from binlog_streaming.settings import Mode, TableRule, UnknownValues
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.statements.statement_stories import STEPS_MAX, kept, rows_of, write_story
@@ -146,3 +146,24 @@ def test_table_like_one_with_another_key(tmp_path: Path, begin: str, is_known: b
     assert [(row["b"], row["name"]) for row in table.rows] == [(1, "x"), (3, "y")]
     assert table.properties[KEYS_PROPERTY] == "b"
     assert ("a" in table.schema.names) is not is_known
+
+
+@pytest.mark.parametrize(
+    ("alter", "name"),
+    [
+        ("ADD c INT NOT NULL DEFAULT (a + 5), DROP PRIMARY KEY, ADD PRIMARY KEY (c)", "c"),
+        ("ADD c INT NOT NULL DEFAULT (a + 5); ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (a, c)", "c"),
+        ("ADD c INT NOT NULL DEFAULT (a + 5), DROP PRIMARY KEY, ADD UNIQUE (c)", "c"),
+        ("ADD SYSTEM VERSIONING", "row_start"),
+    ],
+)
+def test_values_that_the_log_lacks_are_no_key(tmp_path: Path, alter: str, name: str) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (a INT PRIMARY KEY)")
+        log.insert(orders(A, key=("a",)), (1,), (2,))
+        for statement in f"ALTER TABLE orders {alter}".split("; "):
+            log.statement(statement)
+        log.insert(orders(A, ColumnSpec("c", "int"), key=("c",)), (3, 8))
+
+    with pytest.raises(SchemaError, match=rf"SCHEMA_CHANGED\] .*column {name} is (part of the key|new)"):
+        kept(tmp_path, story, TableRule(unknown_values=UnknownValues.NULL))

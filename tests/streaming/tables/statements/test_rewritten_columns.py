@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal as D
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from binlog_connector.rules.row_rules import TableRules
@@ -13,7 +14,7 @@ from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_format.rows.decoding import Decoding
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
-from binlog_streaming.settings import Deletes, Mode, Rewritten, TableRule
+from binlog_streaming.settings import Deletes, Mode, OnStatement, Rewritten, TableRule, UnknownValues
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statements.statement_stories import ID, kept, wanted
@@ -117,3 +118,31 @@ def test_key_is_converted_and_never_null(tmp_path: Path) -> None:
 
     with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*column id"):
         kept(tmp_path / "unknown", unknown, TableRule(rewritten=Rewritten.NULL))
+
+
+@pytest.mark.parametrize("rule", [TableRule(mode=Mode.SCD2), TableRule(deletes=Deletes.MARK)])
+def test_texts_of_rows_that_are_gone_are_no_numbers_of_a_later_column(tmp_path: Path, rule: TableRule) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, price LONGTEXT)")
+        log.insert(wanted("orders", ID, ColumnSpec("price", "longtext", nullable=True)), (1, "abc"))
+        log.statement("DROP TABLE orders")
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, price DECIMAL(40,2))")
+        price = ColumnSpec("price", "decimal(40,2)", nullable=True)
+        log.insert(wanted("orders", ID, price), (2, D("12345.68")), (3, None))
+        log.statement("ALTER TABLE orders MODIFY price DECIMAL(41,3)")
+
+    rows = kept(tmp_path, story, msgspec.structs.replace(rule, on_drop=OnStatement.APPLY))["orders"]
+    assert sorted(tuple(map(str, row[:2])) for row in rows) == [("1", "abc"), ("2", "12345.680"), ("3", "None")]
+
+
+def test_null_that_stands_for_a_value_that_the_log_lacked_becomes_nothing_else(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY)")
+        log.insert(wanted("orders", ID), (1,))
+        log.statement("ALTER TABLE orders ADD state VARCHAR(20) DEFAULT (UUID())")
+        log.statement("ALTER TABLE orders MODIFY state TIMESTAMP NOT NULL")
+
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] .*column state .*a null in the target may be a val"):
+        kept(tmp_path, story, TableRule(unknown_values=UnknownValues.NULL))
+    rule = TableRule(unknown_values=UnknownValues.NULL, rewritten=Rewritten.NULL)
+    assert kept(tmp_path / "null", story, rule)["orders"] == [(1, None)]

@@ -1,0 +1,106 @@
+"""Values that existing rows must have after a statement: in new columns, `check_new_columns`; in keys, `adopt_keys`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
+from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name, folded_names
+from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY, QUERY_PROPERTY, joined_keys
+from binlog_streaming.plan.snapshots import past_statement
+from binlog_streaming.settings import UnknownValues
+from binlog_streaming.tables.statements.row_retention import has_rows, live_rows
+from binlog_streaming.tables.statements.target_alteration import dropped_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+    from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.job_state import SelectedTable
+    from binlog_streaming.settings import Mode
+    from binlog_streaming.tables.statements.work import StatementContext
+
+_UNSETTLED = "a default whose bytes depend on the server"
+_KEPT_IN_KEY = "it stays in its key, which may make it NOT NULL"
+
+
+def check_new_columns(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
+    """Check that the values of new columns in existing rows are known, or may be null.
+
+    Args:
+        keys: Key columns after the statement.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`.
+    """
+    gone = folded_names((*change.dropped, *dropped_columns(target)))
+    there = {name for name in target.schema().names if folded_name(name) not in gone}
+    settled = {fact.name for fact in context.settled(change.added)}
+    in_key = folded_names(keys)
+    kept_in_key = in_key & {folded_name(name) for name in change.dropped if change.primary_key is None}
+    # The end of a version is part of the key of a system-versioned table.
+    identifying = in_key | {folded_name(fact.name) for fact in change.added if fact.unknown == SYSTEM_TIME.text}
+    reasons = {
+        fact.name: reason
+        for fact in change.added
+        if fact.name not in there
+        and (reason := _unknown(fact, is_settled=fact.name in settled, keys=kept_in_key))
+        and (context.table.rule.unknown_values is not UnknownValues.NULL or folded_name(fact.name) in identifying)
+    }
+    if reasons and has_rows(target):
+        name, reason = next(iter(reasons.items()))
+        null = "" if folded_name(name) in identifying else 'set unknown_values = "null" to go on with null in them, or '
+        raise SchemaError(
+            "SCHEMA_CHANGED",
+            f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
+            hint=f"{past_statement(context.table.name)}. Or {null}leave the table out (option source.excludeTables)",
+        )
+
+
+def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: Set[str]) -> str | None:
+    if fact.unknown is None and fact.existing is not None and fact.existing.is_valid:
+        return None if is_settled else _UNSETTLED
+    return fact.unknown or (_KEPT_IN_KEY if folded_name(fact.name) in keys else None)
+
+
+def check_new_key(table: SelectedTable, mode: Mode, target: Target, keys: Iterable[str]) -> None:
+    """Check that existing rows have values in a key that the table has from now on.
+
+    Args:
+        target: As it is; no changelog.
+        keys: Key columns, by their names in *target*.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a value that the log lacked is null there.
+    """
+    if not table.rule.writes_unknown_as_null:
+        return
+    names = [name for name in target.schema().names if folded_name(name) in folded_names(keys)]
+    for rows in live_rows(target, mode, table.rule.deletes) if names else ():
+        name = next((name for name in names if rows.column(name).null_count), None)
+        if name is not None:
+            raise SchemaError(
+                "SCHEMA_CHANGED",
+                f"{table.name}: column {name} is part of the key now, and the log lacks its values in existing rows, "
+                "which are null in the target",
+                hint=f"{past_statement(table.name)}. Or leave the table out (option source.excludeTables)",
+            )
+
+
+def adopt_keys(table: SelectedTable, mode: Mode, target: Target, commit_id: CommitId) -> None:
+    """Give *target* the key of the rows that come next, after a statement that may have changed it.
+
+    Args:
+        target: As it is; another query's stays so.
+
+    Raises:
+        SchemaError: As `check_new_key`.
+    """
+    properties = target.properties() or {}
+    if properties.get(KEYS_OPEN_PROPERTY) and properties.get(QUERY_PROPERTY) == commit_id.query_id:
+        if properties.get(KEYS_PROPERTY, "") != joined_keys(commit_id.keys):
+            check_new_key(table, mode, target, commit_id.keys)
+        target.set_properties(commit_id, recorded={KEYS_OPEN_PROPERTY: ""})
