@@ -66,6 +66,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
         columns: All that it had in messages.
         key_form: Of its last change, as `ReceivedChanges` has it; None: earlier versions kept none.
         place: The last one of a change; empty: earlier versions kept none.
+        keys: Columns of the key of its last change; None: earlier versions kept none.
+        digits: As `fraction_digits` gives them of its last change; earlier versions kept none.
     """
 
     database: str
@@ -74,6 +76,8 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[Mode, ...]
     key_form: str | None = None
     place: tuple[int, ...] = ()
+    keys: tuple[str, ...] | None = None
+    digits: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class TopicTablesState(BatchState, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ from binlog_streaming.tables.evidence_watch import WantedEvidence
 from binlog_streaming.tables.open_targets import OpenTargets, check_folders, target_gone
 from binlog_streaming.tables.step_rows import ReceivedPart
 from binlog_streaming.topic_tables.batch import TableState
+from binlog_streaming.topic_tables.existing_rows import check_existing, fraction_digits, key_columns, last_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -253,6 +254,7 @@ def _rows_component(
     for change in changes:
         _check_keys(name, table.rule, change)
         _check_columns(name, table.rule, change, known or _table_state(name, table.rule, changes[:1], None))
+    check_existing(name, table.rule, changes, known)
     parts = tuple(_part(change) for change in changes)
     return Component({name: table}, (RowsStep(ROWS_STEP, name, parts),))
 
@@ -293,7 +295,7 @@ def _part(changes: ReceivedChanges) -> ReceivedPart:
 
 def _check_keys(name: TableName, rule: TableRule, changes: ReceivedChanges) -> None:
     # Messages keep their order by their keys: two changes of a row must not have two of these.
-    key = [str(changes.layout.columns[index].name) for index in changes.layout.primary_key]
+    key = key_columns(changes)
     if rule.keys and not folded_names(key) <= folded_names(rule.keys):
         raise SchemaError(
             "NO_PRIMARY_KEY",
@@ -340,7 +342,7 @@ def _table_state(
     columns = {} if known is None else {folded_name(column): column for column in known.columns}
     for change in changes:
         columns |= {folded_name(column): column for column in _columns(change) if folded_name(column) not in columns}
-    last = max(changes, key=_last_place)
+    last = max(changes, key=last_place)
     before = () if known is None else known.place
     return TableState(
         database=name.database,
@@ -348,10 +350,7 @@ def _table_state(
         columns=tuple(columns.values()),
         modes=rule.modes,
         key_form=last.key_form,
-        place=max(before, _last_place(last)),
+        place=max(before, last_place(last)),
+        keys=key_columns(last),
+        digits=fraction_digits(last),
     )
-
-
-def _last_place(changes: ReceivedChanges) -> tuple[int, ...]:
-    places = np.column_stack([changes.places, changes.ops])
-    return tuple(places[np.lexsort(places.T[::-1])[-1]].tolist())
