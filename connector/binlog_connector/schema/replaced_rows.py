@@ -116,7 +116,8 @@ def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: Tabl
     position = Position.of(block.groups[int(event["group"])])
     try:
         table_map_event = block.data[start : start + size].tobytes()
-        layout = schemas.completed(parse_table_map(table_map_event, block.vendor, block.server_version), position)
+        layout = parse_table_map(table_map_event, block.vendor, block.server_version)
+        layout = schemas.completed(layout, position, needs_generated=True)
     except BinlogError:
         return False  # who reads its rows names it
     if not layout.completion:

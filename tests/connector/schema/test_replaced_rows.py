@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from binlog_format.position import Position
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.event_encoding import Origin, encode_annotate_rows, encode_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+
+if TYPE_CHECKING:
+    from binlog_format.events.table_map import TableLayout
 
 TABLE_ID = 18
 FROM = Origin(17, 3)
@@ -140,6 +144,22 @@ def test_generated_columns_are_none_that_a_replace_could_have_named(last: str, e
     replacing = encode_annotate_rows("REPLACE INTO item (id, a) VALUES (1, 2)", FROM)
     block = group_of(replacing, table_map(columns="id a g"), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A))
     assert [row for row, _, _ in row_statements(block, schemas=definitions)] == expected
+
+
+class OnlyAsked(SchemaHistory):
+    """Tells of a table whose table map leaves nothing open only what is asked for."""
+
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
+        return super().completed(layout, position) if needs_generated else layout
+
+
+def test_generated_columns_are_asked_for_where_the_table_map_leaves_nothing_open() -> None:
+    definitions = OnlyAsked()
+    text = "CREATE TABLE item (id INT PRIMARY KEY, a INT, g INT AS (a + 1) STORED)"
+    definitions.note(DdlStatement(Position(0, 0, 1), 0, text, "shop"))
+    replacing = encode_annotate_rows("REPLACE INTO item (id, a) VALUES (1, 2)", FROM)
+    block = group_of(replacing, table_map(columns="id a g"), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A))
+    assert list(row_statements(block, schemas=definitions)) == []
 
 
 def test_each_statement_and_table_is_given_once() -> None:
