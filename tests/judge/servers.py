@@ -53,6 +53,8 @@ MARIADB = (
     "--sync-frm=OFF",
     "--innodb-log-file-size=32M",
     "--aria-pagecache-buffer-size=8M",
+    # Some statements never end by themselves: the server opens tables of triggers and sequences again and again.
+    "--max-statement-time=60",
 )
 MYSQL = (
     "--gtid-mode=ON",

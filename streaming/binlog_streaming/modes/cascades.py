@@ -8,6 +8,7 @@ and with an update others begin, which later changes may end again. So it goes o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -134,11 +135,18 @@ class Reference:
         carried = np.where(changes.deletes, bool(key.on_delete), bool(key.on_update) & ~equal_rows(before, after))
         return cls(key, columns, changes.take(carried))
 
+    def follows(self, changes: RowChanges) -> Mask:
+        """Mask of the changes after which rows of the child refer to what the parent's row has become."""
+        return ~changes.deletes & (self.key.on_update == CASCADE)
+
 
 class _Hits(NamedTuple):
     # Which change is the first that meets a version, for those that one meets.
     versions: Indices
     changes: Indices
+
+
+_Meeting = tuple[Reference, _Hits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +168,19 @@ class _Active:
         return self.history.rows(self.versions.nodes[numbers])
 
 
-def derived_changes(history: TableHistory, references: Sequence[Reference]) -> RowChanges:
+def derived_changes(history: TableHistory, references: Sequence[Reference], *, checks_order: bool) -> RowChanges:
     """Compute the effects of foreign keys on the rows of a child, ordered by time; one change per row and time.
 
     Args:
         history: Of the child; it has keys.
+        checks_order: Refuse what depends on the order in which the server takes foreign keys.
     """
     references = [reference for reference in references if len(reference.changes)]
     versions = history.versions()
     found = [_none(history)]
     active = _Active(history, versions, None)
     while references and len(active.versions.nodes):
-        met, changes = _first_changes(active, references)
+        met, changes = _first_changes(active, references, checks_order=checks_order)
         if not len(changes):
             break
         found.append(changes)
@@ -199,12 +208,16 @@ def _none(history: TableHistory) -> RowChanges:
     return RowChanges(rows, rows, none.astype(np.bool_), none, none, none)
 
 
-def _first_changes(active: _Active, references: Sequence[Reference]) -> tuple[Indices, RowChanges]:
+def _first_changes(
+    active: _Active, references: Sequence[Reference], *, checks_order: bool
+) -> tuple[Indices, RowChanges]:
     """The versions that are met, and what the first change (all changes of that time) makes of each."""
     hits = [_first_hits(active, reference) for reference in references]
     first = np.full(len(active.versions.nodes), AFTER_ALL, dtype=np.int64)
     for hit, reference in zip(hits, references, strict=True):
         np.minimum.at(first, hit.versions, reference.changes.times[hit.changes])
+    for one, other in combinations(zip(references, hits, strict=True), 2) if checks_order else ():
+        _check_order(active, one, other, first)
     met = np.flatnonzero(first < AFTER_ALL)
     before = active.whole(met)
     after, deletes, origins = before, np.zeros(len(met), np.bool_), np.zeros(len(met), np.int64)
@@ -218,9 +231,45 @@ def _first_changes(active: _Active, references: Sequence[Reference]) -> tuple[In
     return met, RowChanges(before, after, deletes, first[met], origins, active.versions.nodes[met])
 
 
+def _check_order(active: _Active, one: _Meeting, other: _Meeting, first: Indices) -> None:
+    """Check that two foreign keys which meet a row in the same change of the log do the same to columns of both.
+
+    InnoDB carries a change on along one foreign key to its end, then along the next: the second one may not find the
+    row any more.
+    """
+    shared = sorted({*one[0].columns} & {*other[0].columns})
+    if not shared:
+        return
+    rows, in_one, in_other = np.intersect1d(one[1].versions, other[1].versions, True, return_indices=True)
+    left, right = one[0].changes.take(one[1].changes[in_one]), other[0].changes.take(other[1].changes[in_other])
+    is_one_change = (left.times // TIMES == first[rows] // TIMES) & (right.times // TIMES == first[rows] // TIMES)
+    removes = [left.deletes & (one[0].key.on_delete == CASCADE), right.deletes & (other[0].key.on_delete == CASCADE)]
+    follows = [one[0].follows(left), other[0].follows(right)]
+    differs = (removes[0] != removes[1]) | (follows[0] != follows[1])
+    for column in shared:
+        new = [left.after.column(one[0].columns.index(column)), right.after.column(other[0].columns.index(column))]
+        kind = active.history.schema.field(column).type
+        same = equal_rows(*(comparable_table([values.cast(kind)]) for values in new))
+        differs |= follows[0] & follows[1] & ~same
+    if (is_one_change & differs).any():
+        raise _no_order(active, one[0], other[0])
+
+
+def _no_order(active: _Active, one: Reference, other: Reference) -> UnsupportedError:
+    child = active.history.images.source_table
+    names = " and ".join(f"{reference.key.name} (to {reference.key.parent})" for reference in (one, other))
+    return UnsupportedError(
+        "FOREIGN_KEY_CASCADE",
+        f"{child}: one change reaches a row by the foreign keys {names}, and they do different things to the same "
+        "column: what becomes of the row depends on which one the server takes first, and the log does not show that",
+        hint='Drop one of the foreign keys and take the table anew; or foreign_keys = "ignore" for the child table '
+        "goes on without such changes",
+    )
+
+
 def _referring(rows: pa.Table, places: Indices, reference: Reference, changes: RowChanges) -> pa.Table:
     """*rows* with the columns of a foreign key as the changes of its parent make them; columns that stay, stay."""
-    follows = ~changes.deletes & (reference.key.on_update == CASCADE)
+    follows = reference.follows(changes)
     for number, column in enumerate(reference.columns):
         field = rows.schema.field(column)
         old, new = changes.before.column(number), changes.after.column(number)

@@ -140,6 +140,7 @@ class SelectedTable:
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
         complete: Whether all of its rows lie in what was read; None: as its targets state already.
+        lapses: It was complete before the batch, and is not after it: targets state it, also without any step.
         is_assumed: It counts as complete, and nothing in the log created or emptied it.
         complete_from: Of a table that is complete: number of the step from which on it is.
         completing: A snapshot of it began: rows may be missing that the server has.
@@ -151,6 +152,7 @@ class SelectedTable:
     is_aside: bool = False
     known: frozenset[Mode] = frozenset()
     complete: bool | None = None
+    lapses: bool = False
     is_assumed: bool = False
     complete_from: int = 0
     completing: bool = False

@@ -331,6 +331,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             table,
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
+            lapses=planning.complete.get(name) is False and planning.job_state.complete.get(name) is True,
             is_assumed=name in planning.assumed,
             complete_from=_complete_from(planning, name, about),
             completing=name in planning.snapshots.tables,
@@ -347,7 +348,7 @@ def _components(planning: Planning) -> Iterator[Component]:
     for name in linked:
         steps[name] += _linked_steps(planning, tables[name])
     for name, members in tables.items():
-        if steps[name] or any(table.set_aside is not None for table in members.values()):
+        if steps[name] or any(table.set_aside is not None or table.lapses for table in members.values()):
             yield Component(members, tuple(sorted(steps[name], key=_order)))
 
 

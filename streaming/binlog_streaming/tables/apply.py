@@ -98,7 +98,7 @@ def apply_component(
                 raise
             runner.stop_all(error)
         runner.record_set_aside()
-        runner.record_positions()
+        runner.record_ends()
         return runner.progress()
 
 
@@ -114,8 +114,9 @@ class _ComponentRun:
         self._facts = LogFacts(log, run.schema_file, run.kept_definitions)
         self._tallies: dict[str, TableProgress] = {}
         self._positions = BatchPositions(component, run.gtid_position)
-        # Targets whose last commit may record no position.
-        self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
+        # Targets that may state something from before the batch when all steps are done.
+        lapsing = (table for table in component.tables.values() if table.lapses)
+        self._silent = {(table.name, mode): table for table in lapsing for mode in table.rule.modes}
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         self._rows = StepRows(component, log, run.decoding, self._types)
@@ -184,15 +185,15 @@ class _ComponentRun:
 
         self._with_target(table, mode, record)
 
-    def record_positions(self) -> None:
-        """After all steps: record the position in targets whose last commit did not."""
+    def record_ends(self) -> None:
+        """After all steps: let targets state how they are now, as far as their last commit does not."""
         for (name, mode), table in self._silent.items():
             if name in self._stopped:
                 continue
             number = self._positions.last_step(name)
-            self._with_target(table, mode, partial(self._record_position, table, mode, number))
+            self._with_target(table, mode, partial(self._record_end, table, mode, number))
 
-    def _record_position(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: TableProgress) -> int:
+    def _record_end(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: TableProgress) -> int:
         held = held_keys(target.properties() or {})
         self._positions.record_end(target, self._commit_id(table, mode, number, None, held))
         return 0

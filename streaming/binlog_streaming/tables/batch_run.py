@@ -140,21 +140,23 @@ class BatchPositions:
             target.set_properties(commit_id, recorded={GTID_POSITION_KEY: ""})
 
     def last_step(self, table: TableName) -> int:
-        """Number of the last step about a table."""
-        return self._last[table]
+        """Number of the last step about a table; 0: there is none."""
+        return self._last.get(table, 0)
 
     def record_end(self, target: Target, commit_id: CommitId) -> None:
-        """After all steps: record in *target* where it is, if its last step did not.
+        """After all steps: let *target* state where it is and whether it is complete, if its last commit does not.
 
         Args:
             commit_id: Of the last step about its table.
         """
-        if self._end is None or target.properties() is None:
-            return
+        properties = target.properties() or {}
+        if properties.get(QUERY_PROPERTY) != commit_id.query_id:
+            return  # it is not there, or another one's
         applied = target.applied(commit_id)
         is_within = applied is not None and applied.batch_id == commit_id.batch_id and applied.step < commit_id.step
-        if is_within or (target.properties() or {}).get(GTID_POSITION_KEY) == "":
-            target.set_properties(commit_id, recorded={GTID_POSITION_KEY: self._end})
+        is_behind = is_within or properties.get(GTID_POSITION_KEY) == ""
+        recorded = {GTID_POSITION_KEY: self._end} if self._end is not None and is_behind else {}
+        target.set_properties(commit_id, recorded=recorded)
 
 
 NAME = "_binlog_stream.batches"

@@ -174,12 +174,15 @@ class CascadeRows:
             is_stable = True
             for name in names:
                 with naming(str(name), "foreign keys"):
-                    changes = self._changes_in(name, names)
+                    changes = self._changes_in(name, names, checks_order=not is_circular)
                 before = self._derived.pop(name, None)
                 if changes:
                     self._derived[name] = changes
                 is_same = before is not None and before.equals(changes) if changes else before is None
                 is_stable &= is_same or not is_circular
+        for name in names if is_circular else ():  # not before: on the way there are changes that do not stay
+            with naming(str(name), "foreign keys"):
+                self._changes_in(name, names, checks_order=True)
         for name in [name for name in names if name in self._derived]:
             changes = self._derived[name]
             if changes.is_too_deep:
@@ -187,7 +190,7 @@ class CascadeRows:
             if is_circular:
                 self._derived[name] = changes.in_one()
 
-    def _changes_in(self, name: TableName, group: Sequence[TableName]) -> RowChanges | None:
+    def _changes_in(self, name: TableName, group: Sequence[TableName], *, checks_order: bool) -> RowChanges | None:
         links = [link for link in self.step.links if link.child == name]
         referenced = {
             column for link in self.step.links if link.key.parent == name for column in link.key.parent_columns
@@ -197,7 +200,7 @@ class CascadeRows:
             some = self._changes(link)
             if some is not None:
                 known.append((link.key, some.a_level_later() if link.key.parent in group else some))
-        return self._table(name).derived(known, referenced)
+        return self._table(name).derived(known, referenced, checks_order=checks_order)
 
     def _placed(self, changes: RowChanges | None) -> RowChanges | None:
         """Changes of a record, with their origins."""

@@ -103,13 +103,14 @@ class LinkedTable:
         return self._history(())
 
     def derived(
-        self, changes: Sequence[tuple[ForeignKey, RowChanges]], referenced: Collection[str]
+        self, changes: Sequence[tuple[ForeignKey, RowChanges]], referenced: Collection[str], *, checks_order: bool
     ) -> RowChanges | None:
         """Cascades to its rows, from changes of the rows that they refer to; None: it has no rows.
 
         Args:
             changes: By foreign key.
             referenced: Columns of it to which foreign keys refer.
+            checks_order: Refuse what depends on the order in which the server takes foreign keys.
         """
         if self.schema is None:
             return None
@@ -129,7 +130,8 @@ class LinkedTable:
             for reference in references
         ]
         history = self._history(wanted, self._needed(references, referenced))
-        return derived_changes(replace(history, nullable=self._nullable(references, referenced)), references)
+        history = replace(history, nullable=self._nullable(references, referenced))
+        return derived_changes(history, references, checks_order=checks_order)
 
     def _nullable(self, references: Sequence[Reference], referenced: Collection[str]) -> frozenset[int]:
         """Columns that `generated = "null"` lets be null: none that a key needs, and none of a changelog's.

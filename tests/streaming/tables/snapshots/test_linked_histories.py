@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from binlog_format import open_log
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
 from binlog_streaming.settings import Begin, Deletes, Mode, OnError, TableRule
 from binlog_streaming.settings.choices import OnCascade
 from tests.chance import examples
@@ -104,6 +105,13 @@ def complete(job: SnapshotJob) -> set[str]:
     return {table for _, table in record.complete} - lacking
 
 
+def stated_complete(job: SnapshotJob) -> set[str]:
+    """Tables whose targets state that they have all rows, without those that do not go on."""
+    stopped = {stopped.table for stopped in job.keeper.record.set_aside}
+    targets = job.targets.tables.items()
+    return {name for name, target in targets if target.properties[COMPLETE_PROPERTY] == "true"} - stopped
+
+
 def mirrored(job: SnapshotJob, table: str) -> list[dict[str, object]]:
     """What a target has, by its key, without rows that are marked as deleted, and without older versions."""
     found = job.targets.tables.get(table)
@@ -161,5 +169,6 @@ def test_complete_tables_equal_the_server(tmp_path_factory: pytest.TempPathFacto
                 write(job, opened, batch, batch_id, crashes[batch_id])
         for table in complete(job):
             assert mirrored(job, table) == true_rows(server, table), table
+        assert stated_complete(job) == complete(job) & job.targets.tables.keys()
 
     attempt()
