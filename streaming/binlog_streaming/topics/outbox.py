@@ -17,7 +17,7 @@ from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.kafka.producer import Messages
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.rows.images import read_images
+from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.filters import TableFilter
 from binlog_format.views.selection import Selection, event_place
 
@@ -64,6 +64,8 @@ class OutboxMessages:
                 images = read_images(
                     block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
                 )
+                # Where rules choose rows, of whatever table, row events of all types are selected.
+                images = images.select(images.table["kind"] == ImageKind.INSERT)
                 images = _not_taken(block, images, start)
                 if len(images):
                     yield from self._routed(block, images)

@@ -97,6 +97,19 @@ def test_rules_of_the_table_hold_for_its_events(log: Path) -> None:
     assert topics["outbox.event.order"] == [(b"5", None, [("id", b"4")])]
 
 
+@pytest.mark.parametrize("select", ["shop.orders", ".*outbox"])
+def test_updates_and_deletes_are_no_events_where_rules_choose_rows(log: Path, select: str) -> None:
+    """Of this table, or of another one of the job."""
+    everything = f'select = "{select}"\nwhere = "id > 0"\n[[tables]]\nselect = ".*"'
+    topics = published(job_of(log, rules=everything))
+    assert [headers for _, _, headers in topics["outbox.event.order"]] == [[("id", id_)] for id_ in (b"1", b"3", b"4")]
+
+
+def test_a_row_that_comes_into_where_is_an_event(log: Path) -> None:
+    topics = published(job_of(log, rules='select = ".*outbox"\nwhere = "type = \'sent\'"'))
+    assert topics["outbox.event.order"] == [(b"5", b"{}", [("id", b"1")])]
+
+
 @pytest.mark.parametrize(("outbox", "found"), [("payload", "no_such"), ("headers", '{ a = "no_such" }')])
 def test_a_table_without_the_columns_is_named(log: Path, outbox: str, found: str) -> None:
     value = found if found.startswith("{") else f'"{found}"'
