@@ -50,9 +50,9 @@ STATEMENT_SHOWN_MAX = 200
 
 STATEMENT_HINT = (
     "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), then take the "
-    'rows of the tables anew. A new job needs begin = "snapshot" for these tables; a job that has run before, and one '
-    'whose log has the CREATE TABLE or a TRUNCATE of them, needs on_statement = "ignore". Then run binlog-stream '
-    "snapshot JOB.toml"
+    'rows of the tables anew. A new job with tables needs begin = "snapshot" for these; one that has run before, and '
+    'one whose log has the CREATE TABLE or a TRUNCATE of them, needs on_statement = "ignore"; a job that publishes '
+    "needs failOnStatement = false. Then run binlog-stream snapshot JOB.toml"
 )
 OWN_FORMAT_HINT = (
     "A table that a tool writes in this format on purpose (as pt-heartbeat and pt-table-checksum do) can be left out "
