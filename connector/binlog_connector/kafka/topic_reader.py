@@ -26,7 +26,8 @@ from binlog_connector.kafka.fetching import (
 )
 from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
 from binlog_connector.kafka.publisher import default_client
-from binlog_connector.kafka.topics import client_failure, committed_consumer, known_offsets
+from binlog_connector.kafka.topics import Topics, client_failure, committed_consumer, known_offsets
+from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -126,6 +127,16 @@ class TopicReader:
             known_offsets(self._consumer.end_offsets, wanted, self._connection),
         )
         return {FetchedPartition(*partition): (starts[partition], ends[partition]) for partition in wanted}
+
+    def may_be_compacted(self, topics: Iterable[str]) -> bool:
+        """True if a compaction may have removed messages of some of *topics*, or if their settings may not be read."""
+        with Topics(self._connection) as asked:
+            try:
+                return any("compact" in asked.settings(topic).get("cleanup.policy", "") for topic in topics)
+            except BrokerError as error:
+                if error.subclass != "DENIED":
+                    raise
+                return True
 
     def log_ends(self, partitions: Iterable[FetchedPartition]) -> dict[FetchedPartition, int]:
         """The offset after the last message, committed or not."""

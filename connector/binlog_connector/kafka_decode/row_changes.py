@@ -118,6 +118,7 @@ class ReceivedChanges:
         key_form: Tells schemas of keys apart: the same values have other bytes under another one, so another partition.
         rows: Numbers of the messages, ascending.
         ops: Number of each operation in `OPS`.
+        copied: Which creates are of rows that a snapshot has copied: their table may have them.
         places: Of each change `file_no`, `page`, `chunk`, `event_no` and `row_no`, a column for each.
         seconds: When each statement began, seconds since 1970 UTC.
         gtids: Of the transactions, as text; null without.
@@ -129,6 +130,7 @@ class ReceivedChanges:
     key_form: str
     rows: Int64s
     ops: Int64s
+    copied: Mask
     places: Int64s
     seconds: Int64s
     gtids: pa.Array
@@ -143,6 +145,7 @@ class ReceivedChanges:
             self.key_form,
             self.rows[rows],
             self.ops[rows],
+            self.copied[rows],
             self.places[rows],
             self.seconds[rows],
             self.gtids.take(numbers),
@@ -220,6 +223,7 @@ def _changes(
     if missing:
         raise MessageError(int(rows[0]), f"its source has no {', '.join(missing)}")
     letters = _one(payload.column("op"))
+    copied = pc.equal(letters, _READ).fill_null(False).to_numpy(zero_copy_only=False)
     ops = pc.index_in(pc.if_else(pc.equal(letters, _READ), OPS[CREATE], letters), pa.array(OPS))
     _check(ops, rows, "op is none of d, u, c, t and r")
     tables = pc.binary_join_element_wise(source["db"], source["table"], "\0")
@@ -237,6 +241,7 @@ def _changes(
             key_form,
             rows[chosen],
             numbers[chosen].astype(np.int64),
+            copied[chosen],
             places[chosen],
             _taken(source["ts_ms"], chosen).to_numpy() // 1000,
             _taken(source["gtid"], chosen),

@@ -359,7 +359,7 @@ class BatchStateFile(Generic[State]):
         for setting, was, is_now in (
             ("sink.directory", self.state.directory, new.directory),
             ("sink.format", self.state.format, new.format),
-            ("tables", self.state.rules, new.rules),
+            ("tables", *map(self._lasting, (self.state.rules, new.rules))),
         ):
             if was != is_now:
                 raise OptionError(
@@ -369,6 +369,10 @@ class BatchStateFile(Generic[State]):
                     hint=f"Tables would begin in the middle of {self.MIDDLE}: set it back, or start again with a new "
                     "checkpoint and another sink.directory",
                 )
+
+    def _lasting(self, rules: tuple[Any, ...]) -> tuple[Any, ...]:
+        """*rules* without what may be set anew while tables go on."""
+        return rules
 
     def begin(self, state: State) -> None:
         """Record a batch before any of it is in a table."""

@@ -243,6 +243,8 @@ class Expected(IntEnum):
     NO_ROW = 2
     THIS_ROW = 3
     """The row that the first image of the key shows."""
+    THIS_ROW_IF_ANY = 4
+    """The same, or none: the target may lack rows from before its first change."""
 
 
 def needs_row(expected: Bytes) -> Mask:

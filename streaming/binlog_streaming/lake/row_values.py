@@ -161,7 +161,7 @@ class RowsBefore:
 
     Attributes:
         names: Columns that are compared; none of the key is among them.
-        chosen: Which keys' rows are compared, of those that expect `Expected.THIS_ROW`.
+        chosen: Which keys' rows are compared, of those that expect the row which an image shows.
         shown: Decodes the rows of some keys, by their numbers.
         sample: Only so many of them are compared, that cost little to read; None: all.
     """

@@ -80,7 +80,7 @@ class RowBatch:
         snapshot: Of which these are existing rows, all of them inserts; empty: they are changes.
         facts: Of columns that the images lack; None: as the layout defines.
         expected: What the first one of the images expects that each of these stands for, `Expected`; None: each stands
-            for itself alone.
+            for itself alone, and expects what its kind does.
         is_derived: No log has them: foreign keys make them of changes of other tables.
     """
 

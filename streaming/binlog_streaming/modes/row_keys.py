@@ -186,6 +186,20 @@ _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 
 _LEAVES_ROW = _OF_KIND == Expected.NO_ROW
 
+_THIS_ROW = (Expected.THIS_ROW, Expected.THIS_ROW_IF_ANY)
+
+
+def expects_this_row(expected: Bytes) -> Mask:
+    """Mask of what expects the row that an image shows, if it finds one."""
+    shown: Mask = np.isin(expected, _THIS_ROW)
+    return shown
+
+
+def leaves_row(images: StepImages, numbers: Indices) -> Mask:
+    """Mask of the images after which there is a row."""
+    left: Mask = _LEAVES_ROW[images.kinds[numbers]]
+    return left
+
 
 def expected_rows(images: StepImages, numbers: Indices) -> Bytes:
     """`Expected` before some images."""
@@ -202,7 +216,7 @@ def refuted(images: StepImages, earlier: Indices, later: Indices, *, covers_inse
         later: Of each the next one of the same key.
         covers_inserts: There is no row for a key that comes new.
     """
-    expected, is_left = expected_rows(images, later), _LEAVES_ROW[images.kinds[earlier]]
+    expected, is_left = expected_rows(images, later), leaves_row(images, earlier)
     wrong: Mask = np.where(needs_row(expected), ~is_left, (expected == Expected.NO_ROW) & is_left & covers_inserts)
     return wrong
 

@@ -41,11 +41,13 @@ class WantedEvidence:
         kind: Of all rows.
         after: Of how many the whole row, after what may have changed the target.
         sample: Of how many of each step.
+        without_completeness: Changes say themselves what they expect, also of targets that may lack rows.
     """
 
     kind: Evidence = Evidence.KEYS
     after: int = EVIDENCE_AFTER
     sample: int = EVIDENCE_SAMPLE
+    without_completeness: bool = False
 
     @classmethod
     def of(cls, job: Job) -> WantedEvidence:
@@ -58,6 +60,7 @@ class WantedEvidence:
             rule.evidence or self.kind,
             self.after if rule.evidence_after is None else rule.evidence_after,
             self.sample if rule.evidence_sample is None else rule.evidence_sample,
+            self.without_completeness,
         )
 
 
@@ -159,6 +162,8 @@ def _evidence(
     if is_complete is None:
         is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
     is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
+    if wanted.without_completeness:
+        is_complete = bool(commit_id.keys)  # without a key every delete needs its row
     # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
     if is_off or not is_complete or rule.begin is Begin.EMPTY:
         return None

@@ -22,7 +22,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.row_values import RowsBefore, ShownRows, differing
-from binlog_streaming.modes.row_keys import expected_rows, refuted
+from binlog_streaming.modes.row_keys import expected_rows, expects_this_row, leaves_row, refuted
 from binlog_streaming.plan.snapshots import snapshot_command
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RowEvidence:
             return BrokenChain(int(earlier[chosen]), int(later[chosen]), len(wrong))
         if images.has_changes or (self.rows == 0 and not self.sample):
             return None
-        shown = np.flatnonzero(expected_rows(images, later) == Expected.THIS_ROW)
+        shown = np.flatnonzero(expects_this_row(expected_rows(images, later)) & leaves_row(images, earlier))
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_derived = _derived(images)
             shown = shown[~is_derived[later[shown]] & ~is_derived[earlier[shown]]]
@@ -138,7 +138,7 @@ class RowEvidence:
     ) -> RowsBefore | None:
         if change.expected is None or change.firsts is None or (self.rows == 0 and not self.sample):
             return None
-        firsts, is_whole = change.firsts, change.expected == Expected.THIS_ROW
+        firsts, is_whole = change.firsts, expects_this_row(change.expected)
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
         chosen = _spread(np.flatnonzero(is_whole), self.rows or None)
@@ -240,7 +240,7 @@ def contradicted(
     there = "there is " + ("no row" if not held else "a row" if held == 1 else f"{held} rows")
     if found.different is not None:
         there = f"the row there differs: {_differences(found.different, masked)}"
-    needs = "the row" if needs_row(found.expected[:1])[0] else "no row"
+    needs = "no row" if found.expected[0] == Expected.NO_ROW else "the row"
     more = f"; {len(found) - 1} more keys of this step are contradicted" if len(found) > 1 else ""
     return TableError(
         "CONTRADICTED",
@@ -262,7 +262,7 @@ def contradicted_by_step(
     (place, kind), (place_before, kind_before) = (_described(images, image) for image in (found.later, found.earlier))
     later = np.array([found.later])
     row = _text(_rows_of(images, columns, keys, later))
-    needs = "the row" if needs_row(expected_rows(images, later))[0] else "no row"
+    needs = "no row" if expected_rows(images, later)[0] == Expected.NO_ROW else "the row"
     left = "no row" if needs == "the row" else "a row"
     if found.different is not None:
         left = f"another one: {_differences(found.different, masked)}"

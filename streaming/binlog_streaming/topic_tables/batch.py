@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -113,6 +113,11 @@ class TopicTablesStateFile(BatchStateFile[TopicTablesState]):
 
     def __init__(self, job: TopicTablesJob) -> None:
         super().__init__(job, TopicTablesState)
+
+    def _lasting(self, rules: tuple[TableRule, ...]) -> tuple[TableRule, ...]:
+        # What is compared changes nothing that is written.
+        same: dict[str, Any] = {"evidence": None, "evidence_after": None, "evidence_sample": None}
+        return tuple(msgspec.structs.replace(rule, **same) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)

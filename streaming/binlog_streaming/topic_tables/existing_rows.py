@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = {ColumnType.SHORT, ColumnType.LONG, ColumnType.LONGLONG}
 _FLOATS = {ColumnType.FLOAT: 7, ColumnType.DOUBLE: 15}
-_ANEW = (
+ANEW = (
     'Publish anew from the end of the log (startingOffsets = "latest"), under another topic_prefix, take initial rows '
     "(binlog-stream snapshot), and begin the table anew from those topics"
 )
@@ -71,7 +71,7 @@ def _check_keys(name: object, keys: Iterable[tuple[str, ...]]) -> None:
                 "SCHEMA_CHANGED",
                 f"{name}: keys of messages had {_joined(before)} and have {_joined(now)} now: which of the rows from "
                 "before they are about is not known",
-                hint=f"{_ANEW}. Or begin it anew with keys (tables.keys), if some columns tell its rows apart before "
+                hint=f"{ANEW}. Or begin it anew with keys (tables.keys), if some columns tell its rows apart before "
                 "and after, those of both keys among them",
             )
 
@@ -85,7 +85,7 @@ def _check_digits(name: object, digits: Iterable[dict[str, int]]) -> None:
                 "SCHEMA_CHANGED",
                 f"{name}: column {fewer[0]} has fewer digits after the point than in earlier messages: in rows that no "
                 "message is about the server may have rounded it",
-                hint=_ANEW,
+                hint=ANEW,
             )
         last = now
 

@@ -16,6 +16,8 @@ from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
+from binlog_streaming.settings.choices import Evidence
+from binlog_streaming.tables.evidence_watch import watched_after
 from binlog_streaming.topic_tables.barriers import TRUNCATE_SECONDS, Barriers
 from binlog_streaming.topic_tables.batch import PartitionState, TopicTablesStateFile, read_batch
 from binlog_streaming.topic_tables.writing import check_batch, write_batch
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import TopicTablesJob
+    from binlog_streaming.tables.evidence_watch import Watched
     from binlog_streaming.topic_tables.batch import TopicBatch
 
 BATCH_MESSAGES_MAX = 250_000
@@ -89,6 +92,8 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         self._read_to: dict[FetchedPartition, PartitionState] = {}
         self._barriers: Barriers | None = None
         self._looked = 0.0
+        self._evidence = Evidence.OFF
+        self._watched: dict[str, Watched] = {}
         self._ends: dict[FetchedPartition, int] | None = None
 
     @property
@@ -122,6 +127,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         states = self._file.state.partitions
         self._read_to = {FetchedPartition(state.topic, state.partition): state for state in states}
         self._look_for_topics(reader)
+        self._choose_evidence(reader)
         self._barriers = Barriers(reader, self._truncate_seconds)
         self._barriers.follow(self._file.state.tables)
 
@@ -157,6 +163,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         elif not self.once and time.monotonic() - self._looked >= NEW_TOPICS_SECONDS:
             self._looked = time.monotonic()
             if self._look_for_topics(self._reader):
+                self._choose_evidence(self._reader)
                 self._go_on()
         if self._stops.release(self._read_to):
             self._go_on()
@@ -225,7 +232,8 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             partitions=tuple(self._read_to[partition] for partition in sorted(self._read_to)),
         )
         self._file.begin(begun)
-        written = write_batch(self._job, begun, batch.batch)
+        written = write_batch(self._job, begun, batch.batch, self._evidence, self._watched)
+        self._watched = watched_after(self._watched, written.progress)
         partitions = tuple(after[partition] for partition in sorted(after))
         self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
         self._stops.follow(written.tables)
@@ -265,6 +273,11 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
                     str(partition), f"it holds offsets {start} to {end}, and reading goes on at {known.offset}"
                 )
         return is_grown
+
+    def _choose_evidence(self, reader: TopicReader) -> None:
+        # Where a compaction has removed messages, those that are left do not follow each other.
+        is_sparse = reader.may_be_compacted({partition.topic for partition in self._read_to})
+        self._evidence = Evidence.OFF if is_sparse else Evidence.KEYS
 
     def _check_start(self, partition: FetchedPartition, start: int) -> None:
         if start and any(rule.begin is not Begin.EMPTY for rule in self._job.tables):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,14 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import TableTruncated
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
-from binlog_format.errors import SchemaError
+from binlog_format.errors import SchemaError, TableError
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.names import folded_name, folded_names
 from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.lake.change import Expected
 from binlog_streaming.lake.commit_id import commit_id_of
 from binlog_streaming.lake.row_values import one_array
 from binlog_streaming.lake.sinks import joint_commit, may_have_tables, sink_type
@@ -36,7 +37,6 @@ from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
 from binlog_streaming.plan.job_state import SelectedTable, TableSelection
 from binlog_streaming.settings import Mode, UnknownValues
-from binlog_streaming.settings.choices import Evidence
 from binlog_streaming.tables.batch import (
     Result,
     component_result,
@@ -49,7 +49,7 @@ from binlog_streaming.tables.evidence_watch import WantedEvidence
 from binlog_streaming.tables.open_targets import OpenTargets, check_folders, target_gone
 from binlog_streaming.tables.step_rows import ReceivedPart
 from binlog_streaming.topic_tables.batch import TableState
-from binlog_streaming.topic_tables.existing_rows import check_existing, fraction_digits, key_columns, last_place
+from binlog_streaming.topic_tables.existing_rows import ANEW, check_existing, fraction_digits, key_columns, last_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,11 +59,17 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Int64s, Mask
     from binlog_format.rows.images import Images
     from binlog_streaming.job_state.progress import TableProgress
+    from binlog_streaming.lake.files_target import JointCommit
     from binlog_streaming.settings import TableRule, TopicTablesJob
+    from binlog_streaming.settings.choices import Evidence
+    from binlog_streaming.tables.evidence_watch import Watched
     from binlog_streaming.topic_tables.batch import TopicBatch, TopicTablesState, Truncate
 
 _KINDS = np.zeros(3, dtype=np.uint8)
 _KINDS[[DELETE, UPDATE, CREATE]] = ImageKind.DELETE, ImageKind.UPDATE_BEFORE, ImageKind.INSERT
+_EXPECTED = np.zeros(3, dtype=np.uint8)
+_EXPECTED[[DELETE, UPDATE, CREATE]] = Expected.THIS_ROW_IF_ANY, Expected.THIS_ROW_IF_ANY, Expected.NO_ROW
+"""A topic may begin in the middle of the life of its table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +102,10 @@ def received_row_batch(changes: ReceivedChanges) -> RowBatch:
     rows = pa.concat_tables([changes.before, changes.after])
     rows = rows.take(numbers_array(order[change] + is_after * len(order)))
     images = cast("Images", ReceivedImages(table, rows, layout=changes.layout))
-    return RowBatch(images, events, groups, changes.layout, sources)
+    # A row that was copied takes the place of any other.
+    expected = np.where(changes.copied[order[change]], np.uint8(Expected.ANYTHING), _EXPECTED[ops[change]])
+    expected[is_second] = Expected.NO_ROW  # of an update that keeps its key it is the second image
+    return RowBatch(images, events, groups, changes.layout, sources, expected=expected)
 
 
 def _events(places: Int64s, seconds: Int64s, gtids: pa.Array) -> tuple[Table, Table, tuple[GtidSource, ...]]:
@@ -157,12 +166,20 @@ class WrittenBatch:
     tables: tuple[TableState, ...]
 
 
-def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> WrittenBatch:
+def write_batch(
+    job: TopicTablesJob,
+    state: TopicTablesState,
+    batch: TopicBatch,
+    evidence: Evidence,
+    watched: Mapping[str, Watched],
+) -> WrittenBatch:
     """Write *batch* into the tables; a batch that is there already changes nothing.
 
     Args:
         state: With the batch's number, and the tables before it.
         batch: Rows, or a TRUNCATE of one table.
+        evidence: What changes prove, of tables that do not set it.
+        watched: As `BatchRun.watched`.
 
     Raises:
         BinlogError: Of one failing table. Others may have been written, unless the catalog has one commit for all;
@@ -172,13 +189,14 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
     if not changed.components:
         return WrittenBatch((), state.tables)
     check_folders(changed.components, job.sink)
-    position, evidence = changed.last_position, WantedEvidence(Evidence.OFF)
-    run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
+    wanted = WantedEvidence(evidence, without_completeness=True)
+    position = changed.last_position
+    run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=wanted, watched=watched)
     joint = joint_commit(job.sink)
     with ThreadPoolExecutor(THREADS) as pool:
 
         def write(some: Sequence[Component]) -> list[Result]:
-            return list(pool.map(lambda component: component_result(run, component, None, joint), some))
+            return list(pool.map(lambda component: _result(run, component, joint), some))
 
         if joint is None:
             progress = joined_progress(write(changed.components))
@@ -186,6 +204,23 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
             maintain = partial(maintenance_errors, joint, job.sink)
             progress = write_at_once(joint, job.sink, changed.components, write, maintain)
     return WrittenBatch(tuple(progress), _tables(changed.known, changed.selection, changed.rows))
+
+
+def _result(run: BatchRun, component: Component, joint: JointCommit[Any] | None) -> Result:
+    try:
+        return component_result(run, component, None, joint)
+    except TableError as error:
+        if error.subclass != "CONTRADICTED":
+            raise
+        raise TableError(error.subclass, error.reason, at=error.at, hint=_CONTRADICTED) from error
+
+
+_CONTRADICTED = (
+    "The table was wrong before this change already, and nothing of the step was written. What changed its rows is in "
+    "no message: a TRUNCATE that publish leaves out (skipped_operations), DROP TABLE and CREATE TABLE, RENAME TABLE, "
+    f'an ALTER TABLE that converts values, foreign keys. {ANEW}. Or set evidence = "off" in [[tables]]: the table goes '
+    "on, and stays wrong where no message comes"
+)
 
 
 def check_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> None:
