@@ -105,7 +105,8 @@ def _is_whole(file: Path) -> bool:
     # The library makes its two SQL tables one after the other.
     if not file.exists():
         return False
-    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as database:
+    # Not "ro": a commit that a kill cut off is undone by whoever reads next.
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=WAIT_S)) as database:
         (count,) = database.execute("SELECT count(*) FROM sqlite_master WHERE name IN (?, ?)", _SQL_TABLES).fetchone()
     return bool(count == len(_SQL_TABLES))
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import TableFormat
+from tests.faults.processes import in_a_process
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, change_of, numbers
 
 
@@ -97,3 +100,19 @@ def test_what_cannot_be_synced_is_not_committed(place: Place, kind: str, monkeyp
     assert place.ids() == [1]
     assert place.bring(change_of([(4, "z")]))
     assert place.ids() == [1, 4]
+
+
+def test_a_commit_that_was_cut_off_in_the_catalogs_own_file_is_undone(place: Place) -> None:
+    place.append(0, numbers(1, 2, 3), MIRROR_COMMIT_ID)
+
+    def commit_half() -> None:
+        with closing(sqlite3.connect(place.directory / CATALOG_FILE)) as database:
+            database.execute("PRAGMA cache_size = 1")  # pages go to the file before the end, and the journal first
+            database.execute("UPDATE iceberg_tables SET metadata_location = hex(zeroblob(100000))")
+            database.execute("CREATE TABLE more AS SELECT hex(zeroblob(100000)) AS text")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_process(commit_half) == -signal.SIGKILL
+    assert (place.directory / f"{CATALOG_FILE}-journal").stat().st_size > 0
+    place.bring(change_of([(1, "y")], [2]))
+    assert len(referred_files(place)) > 4
