@@ -46,6 +46,8 @@ def write_case(into: Path, name: str, server: LiveServer, judged: Judged, seed: 
         f"{table}: {verdict.kind}: {verdict.why[-WHY_MAX:]}".rstrip(": ") for table, verdict in judged.verdicts.items()
     ]
     settings = [f"SET GLOBAL {name} = {value}" for name, value in judged.choices.settings.items()]
-    note = [f"seed: {seed}", f"server: {server.installed.vendor} {server.version}", *settings, "was:", *why]
+    sink, rule = judged.choices.targets
+    targets = f"targets: {sink.table_format}, merge = {sink.merge}, json = {sink.json}, {dict(rule)}"
+    note = [f"seed: {seed}", f"server: {server.installed.vendor} {server.version}", targets, *settings, "was:", *why]
     (folder / "note.txt").write_text("\n".join(note) + "\n")
     return folder

@@ -8,14 +8,14 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Evidence, OnStatement
+from binlog_streaming.settings.choices import Evidence, Json, Merge, OnStatement, TableFormat
 from tests.judge.histories.generator import Life
 from tests.judge.histories.history import JOB_RUNS, History, Session
 from tests.judge.histories.server_settings import set_globally, some_settings
 from tests.judge.running import run_once
 from tests.judge.servers import SYSTEM_TIME_ZONE
 from tests.judge.topics import TOPIC, TopicsJudge
-from tests.judge.verdicts import BAD, Run, judge
+from tests.judge.verdicts import BAD, Run, SinkChoices, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from tests.judge.servers import LiveServer
     from tests.judge.verdicts import Verdict
 
+TARGETS: Sequence[tuple[SinkChoices, Mapping[str, object]]] = (
+    (SinkChoices(), {}),
+    (SinkChoices(merge=Merge.MARK), {}),
+    (SinkChoices(json=Json.VARIANT), {"mode": "scd2"}),
+    (SinkChoices(merge=Merge.REWRITE), {"deletes": "mark"}),
+    (SinkChoices(TableFormat.ICEBERG), {"mode": "scd2"}),
+    (SinkChoices(TableFormat.ICEBERG, Merge.MARK), {}),
+)
+"""What jobs write: a format, and settings of its tables."""
 RULE = {"foreign_keys": "apply", "on_partition_drop": "apply"}
 STEPS = (2, 12)
 """Statements of each half of a history, beside those that it begins with."""
@@ -40,6 +49,7 @@ class Choices:
         on_drop: What becomes of rows of dropped tables; what gets their names begins anew.
         settings: Of the whole server.
         system_time_zone: Of the server, as the job states it; None: it does not.
+        targets: One of `TARGETS`.
     """
 
     bytes_max: str | None = None
@@ -47,11 +57,13 @@ class Choices:
     on_drop: OnStatement = OnStatement.APPLY
     settings: Mapping[str, str] = field(default_factory=dict)
     system_time_zone: str | None = None
+    targets: tuple[SinkChoices, Mapping[str, object]] = TARGETS[0]
 
     def run(self, server: LiveServer, work: Path) -> Run:
         """Such jobs."""
-        rule = {**RULE, "evidence": self.evidence, "on_drop": self.on_drop}
-        return Run(server.log_directory, work, rule, self.bytes_max, self.system_time_zone)
+        sink, own = self.targets
+        rule = {**RULE, "evidence": self.evidence, "on_drop": self.on_drop, **own}
+        return Run(server.log_directory, work, rule, sink, self.bytes_max, self.system_time_zone)
 
 
 @dataclass
@@ -101,7 +113,8 @@ class Round:
         settings = some_settings(random.Random(f"{self.seed}/settings"), is_mysql=self.server.is_mysql)
         on_drop = random.Random(f"{self.seed}/on_drop").choice((OnStatement.APPLY, OnStatement.IGNORE))
         zone = random.Random(f"{self.seed}/zone").choice((None, SYSTEM_TIME_ZONE))
-        choices = Choices(chance.choice((None, "3k", "20k")), evidence, on_drop, settings, zone)
+        targets = random.Random(f"{self.seed}/targets").choice(TARGETS)
+        choices = Choices(chance.choice((None, "3k", "20k")), evidence, on_drop, settings, zone, targets)
         run = choices.run(self.server, self.work)
         self.server.forget()
         with set_globally(self.server, settings), ExitStack() as sessions:

@@ -10,7 +10,7 @@ import msgspec
 
 from binlog_format.errors import BinlogError
 from binlog_streaming.jobs.mirror import mirror_job
-from binlog_streaming.settings import Json, OnError, TableFormat, TableRule
+from binlog_streaming.settings import Json, Merge, OnError, TableFormat, TableRule
 from tests.streaming.replay_runs import run
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def mirror_of(
     table_format: TableFormat = TableFormat.DELTA,
     on_error: OnError = OnError.STOP,
     bytes_max: str | None = None,
+    merge: Merge = Merge.AUTO,
     json: Json = Json.TEXT,
     system_time_zone: str | None = None,
 ) -> Job:
@@ -87,6 +88,7 @@ def mirror_of(
         table_format: Of the tables.
         on_error: What becomes of it when a table cannot go on.
         bytes_max: Of a batch; None: no limit.
+        merge: What becomes of files whose rows change.
         json: Type of JSON columns.
         system_time_zone: Of the server, as the job states it; None: it does not.
     """
@@ -100,7 +102,7 @@ def mirror_of(
     source = msgspec.structs.replace(job.source, system_time_zone=system_time_zone)
     if bytes_max is not None:
         source = msgspec.structs.replace(source, max_bytes_per_trigger=bytes_max)
-    return msgspec.structs.replace(job, source=source, sink=msgspec.structs.replace(job.sink, json=json))
+    return msgspec.structs.replace(job, source=source, sink=msgspec.structs.replace(job.sink, json=json, merge=merge))
 
 
 def run_once(job: Job) -> JobEnd:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from binlog_format.names import folded_name
@@ -33,6 +34,7 @@ from binlog_streaming.lake.commit_id import (
 )
 from binlog_streaming.lake.evolution import cast_table, with_texts
 from binlog_streaming.lake.iceberg.catalog import open_catalog
+from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:
@@ -107,7 +109,28 @@ def server_tables(final: Path) -> dict[str, ServerTable]:
 def read_targets(sink: Sink) -> dict[str, TargetTable]:
     """The tables of a job, by the name of their source table."""
     read = _iceberg_tables if sink.format is TableFormat.ICEBERG else _delta_tables
-    return {properties[SOURCE_PROPERTY]: TargetTable(content, properties) for content, properties in read(sink)}
+    return {properties[SOURCE_PROPERTY]: TargetTable(_live(rows), properties) for rows, properties in read(sink)}
+
+
+def _live(rows: pa.Table) -> pa.Table:
+    """Rows that the source table has, of those that a mode keeps."""
+    if IS_CURRENT in rows.column_names:
+        return _without_views(rows).filter(pc.field(IS_CURRENT))
+    return _without_views(rows).filter(~pc.field(DELETED)) if DELETED in rows.column_names else rows
+
+
+def _without_views(rows: pa.Table) -> pa.Table:
+    # Arrow chooses no rows of views.
+    columns = [pa.array(column.to_pylist(), _without_view(column.type)) for column in rows.columns]
+    return pa.table(columns, names=rows.column_names)
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _without_view(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_view(kind.value_type))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
 def _delta_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings import OnError
+from binlog_streaming.settings import Json, Merge, OnError, TableFormat
 from tests.judge.running import mirror_of, run_once
 from tests.judge.tables import differences, read_targets
 
@@ -69,6 +69,15 @@ class Verdict:
     label: str = ""
 
 
+@dataclass(frozen=True)
+class SinkChoices:
+    """How targets are written; see `mirror_of`."""
+
+    table_format: TableFormat = TableFormat.DELTA
+    merge: Merge = Merge.AUTO
+    json: Json = Json.TEXT
+
+
 @dataclass
 class Run:
     """How jobs are run.
@@ -77,6 +86,7 @@ class Run:
         server_log: Folder of the server's log.
         work: Folder for copies of the log and for targets.
         rule: Settings of the tables.
+        sink: What is set for all targets.
         bytes_max: Of a batch.
         system_time_zone: Of the server, as the job states it; None: it does not.
     """
@@ -84,6 +94,7 @@ class Run:
     server_log: Path
     work: Path
     rule: Mapping[str, object]
+    sink: SinkChoices = SinkChoices()
     bytes_max: str | None = None
     system_time_zone: str | None = None
     _log: Path | None = None
@@ -103,6 +114,9 @@ class Run:
             rule={"select": select, **self.rule},
             on_error=OnError.SET_ASIDE,
             bytes_max=self.bytes_max,
+            table_format=self.sink.table_format,
+            merge=self.sink.merge,
+            json=self.sink.json,
             system_time_zone=self.system_time_zone,
         )
 

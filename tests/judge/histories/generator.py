@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.judge.histories.history import Session
     from tests.judge.histories.model import Table
 
-IMAGES = ("FULL", "FULL", "FULL", "MINIMAL", "NOBLOB")
+IMAGES = ("FULL", "FULL", "FULL", "MINIMAL", "NOBLOB", "FULL_NODUP")
 MODES = (STRICT, STRICT, "", "ALLOW_INVALID_DATES", "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE", "ANSI_QUOTES")
 
 
