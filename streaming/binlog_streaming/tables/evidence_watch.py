@@ -41,13 +41,13 @@ class WantedEvidence:
         kind: Of all rows.
         after: Of how many the whole row, after what may have changed the target.
         sample: Of how many of each step.
-        without_completeness: Changes say themselves what they expect, also of targets that may lack rows.
+        compares_incomplete: Targets that may lack rows are compared, too: images say what each of them expects.
     """
 
     kind: Evidence = Evidence.KEYS
     after: int = EVIDENCE_AFTER
     sample: int = EVIDENCE_SAMPLE
-    without_completeness: bool = False
+    compares_incomplete: bool = False
 
     @classmethod
     def of(cls, job: Job) -> WantedEvidence:
@@ -60,7 +60,7 @@ class WantedEvidence:
             rule.evidence or self.kind,
             self.after if rule.evidence_after is None else rule.evidence_after,
             self.sample if rule.evidence_sample is None else rule.evidence_sample,
-            self.without_completeness,
+            self.compares_incomplete,
         )
 
 
@@ -158,19 +158,22 @@ def _evidence(
     rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
 ) -> RowEvidence | None:
     # *left*: how many rows are to be compared as a whole, whatever is wanted.
-    is_complete = commit_id.complete
-    if is_complete is None:
-        is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
     is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
-    if wanted.without_completeness:
-        is_complete = bool(commit_id.keys)  # without a key every delete needs its row
     # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
-    if is_off or not is_complete or rule.begin is Begin.EMPTY:
+    if is_off or rule.begin is Begin.EMPTY or not _is_compared(wanted, commit_id, properties or {}):
         return None
     # These leave rows in the target that the server has no more, and that may come again.
     retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
     rows = None if wanted.kind is Evidence.ROWS else left
     return RowEvidence(not retains, rows, wanted.sample, rule.writes_unknown_as_null)
+
+
+def _is_compared(wanted: WantedEvidence, commit_id: CommitId, properties: Mapping[str, str]) -> bool:
+    if wanted.compares_incomplete:
+        return bool(commit_id.keys)  # without a key every delete needs its row
+    if commit_id.complete is None:
+        return properties.get(COMPLETE_PROPERTY) == "true"
+    return commit_id.complete
 
 
 def stated_rows(properties: Mapping[str, str]) -> int:

@@ -189,7 +189,7 @@ def write_batch(
     if not changed.components:
         return WrittenBatch((), state.tables)
     check_folders(changed.components, job.sink)
-    wanted = WantedEvidence(evidence, without_completeness=True)
+    wanted = WantedEvidence(evidence, compares_incomplete=True)
     position = changed.last_position
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=wanted, watched=watched)
     joint = joint_commit(job.sink)
