@@ -49,10 +49,10 @@ STATEMENT_SHOWN_MAX = 200
 """Characters of a statement in messages, and of one that the view `tables` passes on."""
 
 STATEMENT_HINT = (
-    "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), then take the "
-    'rows of the tables anew. A new job with tables needs begin = "snapshot" for these; one that has run before, and '
-    'one whose log has the CREATE TABLE or a TRUNCATE of them, needs on_statement = "ignore"; a job that publishes '
-    "needs failOnStatement = false. Then run binlog-stream snapshot JOB.toml"
+    "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), then copy the "
+    'tables again. A new job that keeps tables needs begin = "snapshot" for them. A job that has run before, or whose '
+    'log has the CREATE TABLE or a TRUNCATE of them, needs on_statement = "ignore" instead; a job that publishes needs '
+    "failOnStatement = false. Then run binlog-stream snapshot JOB.toml"
 )
 OWN_FORMAT_HINT = (
     "A table that a tool writes in this format on purpose (as pt-heartbeat and pt-table-checksum do) can be left out "

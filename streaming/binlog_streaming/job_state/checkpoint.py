@@ -371,7 +371,7 @@ class BatchStateFile(Generic[State]):
                 )
 
     def _lasting(self, rules: tuple[Any, ...]) -> tuple[Any, ...]:
-        """*rules* without what may be set anew while tables go on."""
+        """*rules* without the settings that a job may change later."""
         return rules
 
     def begin(self, state: State) -> None:

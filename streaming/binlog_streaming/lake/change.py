@@ -253,6 +253,12 @@ def needs_row(expected: Bytes) -> Mask:
     return needed
 
 
+def shows_row(expected: Bytes) -> Mask:
+    """Mask of the keys whose row in a target, if there is one, must be the row that the first image shows."""
+    shown: Mask = np.isin(expected, (Expected.THIS_ROW, Expected.THIS_ROW_IF_ANY))
+    return shown
+
+
 @dataclass(frozen=True, slots=True)
 class Contradictions:
     """Keys of a change for which a target holds something else than the log.

@@ -135,6 +135,10 @@ class Reference:
         carried = np.where(changes.deletes, bool(key.on_delete), bool(key.on_update) & ~equal_rows(before, after))
         return cls(key, columns, changes.take(carried))
 
+    def removes(self, changes: RowChanges) -> Mask:
+        """Mask of the changes that remove rows of the child."""
+        return changes.deletes & (self.key.on_delete == CASCADE)
+
     def follows(self, changes: RowChanges) -> Mask:
         """Mask of the changes after which rows of the child refer to what the parent's row has become."""
         return ~changes.deletes & (self.key.on_update == CASCADE)
@@ -144,9 +148,6 @@ class _Hits(NamedTuple):
     # Which change is the first that meets a version, for those that one meets.
     versions: Indices
     changes: Indices
-
-
-_Meeting = tuple[Reference, _Hits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +217,8 @@ def _first_changes(
     first = np.full(len(active.versions.nodes), AFTER_ALL, dtype=np.int64)
     for hit, reference in zip(hits, references, strict=True):
         np.minimum.at(first, hit.versions, reference.changes.times[hit.changes])
-    for one, other in combinations(zip(references, hits, strict=True), 2) if checks_order else ():
-        _check_order(active, one, other, first)
+    for left, right in combinations(zip(references, hits, strict=True), 2) if checks_order else ():
+        _check_order(active, left, right, first)
     met = np.flatnonzero(first < AFTER_ALL)
     before = active.whole(met)
     after, deletes, origins = before, np.zeros(len(met), np.bool_), np.zeros(len(met), np.int64)
@@ -226,33 +227,36 @@ def _first_changes(
         places = np.searchsorted(met, hit.versions[counts])
         changes = reference.changes.take(hit.changes[counts])
         origins[places] = changes.origins
-        deletes[places] |= changes.deletes & (reference.key.on_delete == CASCADE)
+        deletes[places] |= reference.removes(changes)
         after = _referring(after, places, reference, changes)
     return met, RowChanges(before, after, deletes, first[met], origins, active.versions.nodes[met])
 
 
-def _check_order(active: _Active, one: _Meeting, other: _Meeting, first: Indices) -> None:
-    """Check that two foreign keys which meet a row in the same change of the log do the same to columns of both.
+def _check_order(
+    active: _Active, left: tuple[Reference, _Hits], right: tuple[Reference, _Hits], first: Indices
+) -> None:
+    """Check that the order of two foreign keys does not matter: they do the same to the columns that both have.
 
-    InnoDB carries a change on along one foreign key to its end, then along the next: the second one may not find the
-    row any more.
+    One change of the log may reach a row by both. InnoDB carries the change on along one foreign key to its end, then
+    along the other one, which may not find the row any more.
     """
-    shared = sorted({*one[0].columns} & {*other[0].columns})
+    (one, one_hits), (other, other_hits) = left, right
+    shared = sorted({*one.columns} & {*other.columns})
     if not shared:
         return
-    rows, in_one, in_other = np.intersect1d(one[1].versions, other[1].versions, True, return_indices=True)
-    left, right = one[0].changes.take(one[1].changes[in_one]), other[0].changes.take(other[1].changes[in_other])
-    is_one_change = (left.times // TIMES == first[rows] // TIMES) & (right.times // TIMES == first[rows] // TIMES)
-    removes = [left.deletes & (one[0].key.on_delete == CASCADE), right.deletes & (other[0].key.on_delete == CASCADE)]
-    follows = [one[0].follows(left), other[0].follows(right)]
-    differs = (removes[0] != removes[1]) | (follows[0] != follows[1])
+    versions, in_one, in_other = np.intersect1d(one_hits.versions, other_hits.versions, True, return_indices=True)
+    changes, others = one.changes.take(one_hits.changes[in_one]), other.changes.take(other_hits.changes[in_other])
+    origin = first[versions] // TIMES
+    is_one_change = (changes.times // TIMES == origin) & (others.times // TIMES == origin)
+    follows, other_follows = one.follows(changes), other.follows(others)
+    differs = (one.removes(changes) != other.removes(others)) | (follows != other_follows)
     for column in shared:
-        new = [left.after.column(one[0].columns.index(column)), right.after.column(other[0].columns.index(column))]
         kind = active.history.schema.field(column).type
-        same = equal_rows(*(comparable_table([values.cast(kind)]) for values in new))
-        differs |= follows[0] & follows[1] & ~same
+        value = changes.after.column(one.columns.index(column)).cast(kind)
+        other_value = others.after.column(other.columns.index(column)).cast(kind)
+        differs |= follows & other_follows & ~equal_rows(comparable_table([value]), comparable_table([other_value]))
     if (is_one_change & differs).any():
-        raise _no_order(active, one[0], other[0])
+        raise _no_order(active, one, other)
 
 
 def _no_order(active: _Active, one: Reference, other: Reference) -> UnsupportedError:
@@ -262,8 +266,8 @@ def _no_order(active: _Active, one: Reference, other: Reference) -> UnsupportedE
         "FOREIGN_KEY_CASCADE",
         f"{child}: one change reaches a row by the foreign keys {names}, and they do different things to the same "
         "column: what becomes of the row depends on which one the server takes first, and the log does not show that",
-        hint='Drop one of the foreign keys and take the table anew; or foreign_keys = "ignore" for the child table '
-        "goes on without such changes",
+        hint='Drop one of the foreign keys and copy the table again; or set foreign_keys = "ignore" for the child '
+        "table: the job goes on without such changes",
     )
 
 

@@ -186,14 +186,6 @@ _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 
 _LEAVES_ROW = _OF_KIND == Expected.NO_ROW
 
-_THIS_ROW = (Expected.THIS_ROW, Expected.THIS_ROW_IF_ANY)
-
-
-def expects_this_row(expected: Bytes) -> Mask:
-    """Mask of what expects the row that an image shows, if it finds one."""
-    shown: Mask = np.isin(expected, _THIS_ROW)
-    return shown
-
 
 def leaves_row(images: StepImages, numbers: Indices) -> Mask:
     """Mask of the images after which there is a row."""

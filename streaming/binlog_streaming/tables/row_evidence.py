@@ -20,9 +20,9 @@ from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.messages import row_value
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.lake.change import Expected, needs_row
+from binlog_streaming.lake.change import Expected, needs_row, shows_row
 from binlog_streaming.lake.row_values import RowsBefore, ShownRows, differing
-from binlog_streaming.modes.row_keys import expected_rows, expects_this_row, leaves_row, refuted
+from binlog_streaming.modes.row_keys import expected_rows, leaves_row, refuted
 from binlog_streaming.plan.snapshots import snapshot_command
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RowEvidence:
             return BrokenChain(int(earlier[chosen]), int(later[chosen]), len(wrong))
         if images.has_changes or (self.rows == 0 and not self.sample):
             return None
-        shown = np.flatnonzero(expects_this_row(expected_rows(images, later)) & leaves_row(images, earlier))
+        shown = np.flatnonzero(shows_row(expected_rows(images, later)) & leaves_row(images, earlier))
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_derived = _derived(images)
             shown = shown[~is_derived[later[shown]] & ~is_derived[earlier[shown]]]
@@ -138,7 +138,7 @@ class RowEvidence:
     ) -> RowsBefore | None:
         if change.expected is None or change.firsts is None or (self.rows == 0 and not self.sample):
             return None
-        firsts, is_whole = change.firsts, expects_this_row(change.expected)
+        firsts, is_whole = change.firsts, shows_row(change.expected)
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
         chosen = _spread(np.flatnonzero(is_whole), self.rows or None)
