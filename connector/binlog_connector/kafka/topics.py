@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from kafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError, for_code
+from kafka.errors import BrokerResponseError, KafkaError, for_code
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
@@ -108,7 +108,10 @@ class _Conversation:
         raise ConnectionResetError("no answer came")
 
 
+_NO_ERROR = 0
 _NOT_FOUND = 3  # UNKNOWN_TOPIC_OR_PARTITION
+_ALREADY_THERE = 36  # TOPIC_ALREADY_EXISTS
+_NO_REPLICAS = 38  # INVALID_REPLICATION_FACTOR
 
 
 class Topics:
@@ -159,9 +162,13 @@ class Topics:
 
         def create() -> None:
             try:
-                self._client.create_topics({topic: wanted}, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
-                return  # of two that create it one is the second
+                (answer,) = self._client.create_topics({topic: wanted}, raise_errors=False)["topics"]
+            except RuntimeError as error:  # the client's for a cluster that is electing its controller
+                raise broker_error("UNREACHABLE", str(error), at=f"topic {topic}") from error
+            # Of two that create it one is the second.
+            if answer["error_code"] not in (_NO_ERROR, _ALREADY_THERE):
+                raise _creation_failure(answer, topic)
+            self._client.wait_for_topics([topic])
 
         self._asked(create, topic)
 
@@ -176,6 +183,16 @@ class Topics:
             return ask()
         except KafkaError as error:
             raise client_failure(error, topic) from error
+
+
+def _creation_failure(answer: dict[str, Any], topic: str) -> BrokerError:
+    code = answer["error_code"]
+    # The brokers' own words: a policy of theirs states there what it wants.
+    reason = answer["error_message"] or for_code(code).description
+    if code == _NO_REPLICAS and "fenced" in reason:
+        # They run, and have not reported to their controller yet: all of them have just started, or hung.
+        return broker_error("UNREACHABLE", reason, at=f"topic {topic}")
+    return failure(code, reason, at=f"topic {topic}")
 
 
 _POLL_SECONDS = 0.05

@@ -184,7 +184,7 @@ def test_memory_is_bounded_while_no_broker_answers(kafka_broker: KafkaBroker, cl
 
     producer = open_producer(case.connection, ProducerSettings(case.publishing.name), client)
     producer.begin()
-    _freeze(kafka_broker)
+    kafka_broker.freeze()
 
     def send() -> None:
         for number in range(3 * MESSAGE_SIZE_MAX >> 20):
@@ -193,6 +193,7 @@ def test_memory_is_bounded_while_no_broker_answers(kafka_broker: KafkaBroker, cl
 
     with pytest.raises(BrokerError, match=r"BINLOG_KAFKA\.(FAILED|UNREACHABLE)"):
         send()
+    kafka_broker.thaw()
     assert len(taken) - 1 << 20 <= MESSAGE_SIZE_MAX  # one is taken while there is any room
     producer.close()
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
-from binlog_connector.kafka.connection import Connection
+from binlog_connector.kafka.connection import Connection, is_transient
 from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.topics import Topics
+from binlog_format.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ PATIENT_TIMEOUT = 60.0
 """The same where no answer is missing, however much else the machine does."""
 
 _PATIENCE_SECONDS = 300.0
+_USABLE_SECONDS = 60.0
 
 
 @dataclass
@@ -64,9 +66,21 @@ def new_case(broker: KafkaBroker, client: str, connection: Connection | None = N
     how: dict[str, Any] = {"is_first_start": True, "client": client, "patience": 90.0} | publishing
     reached_at = connection or Connection(broker.servers, timeout=TIMEOUT)
     case = Case(broker, client, reached_at, PublisherOptions(name, f"{name}.offsets", **how))
-    with Topics(Connection(broker.servers)) as topics:
-        topics.create(case.topic, partitions=PARTITIONS, settings={})
+    _create_patiently(Connection(broker.servers), case.topic)
     return case
+
+
+def _create_patiently(connection: Connection, topic: str) -> None:
+    # A broker that another test has frozen or killed may still have to report to its controller.
+    deadline = time.monotonic() + _USABLE_SECONDS
+    while True:
+        try:
+            with Topics(connection) as topics:
+                return topics.create(topic, partitions=PARTITIONS, settings={})
+        except BrokerError as error:
+            if not is_transient(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)  # the broker tells nobody when it has
 
 
 def group(case: Case, number: int, *, then: Callable[[], object] = lambda: None) -> Callable[[], Iterator[Messages]]:
