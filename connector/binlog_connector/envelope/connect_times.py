@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.envelope.options import TimePrecision
+from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import fixed_array
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.values.temporal import fraction_digits
@@ -69,11 +70,20 @@ class ValueForm:
     items: str | None = None
 
 
-def refuse_values(bad: Mask, reason: Callable[[int], str], hint: str) -> None:
-    """Refuse the first of the *bad* values. Raises `ValueRefusal`: there is one."""
+def refuse_values(bad: Mask, text: Callable[[int], str], refused: str, hint: str) -> None:
+    """Refuse the first of the *bad* values.
+
+    Args:
+        text: Text of the value at an index, which the reason shows only where messages show values of rows.
+        refused: Words after it.
+
+    Raises:
+        ValueRefusal: There is one.
+    """
     indices = np.flatnonzero(bad)
     if len(indices):
-        raise ValueRefusal(int(indices[0]), reason(int(indices[0])), hint)
+        index = int(indices[0])
+        raise ValueRefusal(index, f"{row_value(text(index))} {refused}", hint)
 
 
 def present_mask(values: pa.Array) -> Mask:
@@ -166,7 +176,8 @@ def _nanoseconds(values: pa.Array) -> pa.Array:
     micros, present = micros_of(values), present_mask(values)
     refuse_values(
         present & (np.abs(micros) > _NANOSECONDS_MAX),
-        lambda index: f"{values[index]} is outside of what 64 bits of nanoseconds hold (1677 to 2262)",
+        lambda index: str(values[index]),
+        "is outside of what 64 bits of nanoseconds hold (1677 to 2262)",
         _OTHER_PRECISION,
     )
     return fixed_array(pa.int64(), micros * 1000, present)
@@ -176,7 +187,8 @@ def _check_times_of_day(values: pa.Array) -> None:
     micros = micros_of(values)
     refuse_values(
         present_mask(values) & ((micros < 0) | (micros >= _DAY_US)),
-        lambda index: f"{micros[index]} microseconds are no time of day",
+        lambda index: f"{micros[index]} microseconds",
+        "is no time of day",
         _OTHER_PRECISION,
     )
 

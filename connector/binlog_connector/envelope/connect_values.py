@@ -347,7 +347,8 @@ def _unsigned_bigint(handling: UnsignedBigintHandling) -> ValueForm:
         numbers, present = np.ascontiguousarray(value_words(values, 2)[:, 0]).view(np.int64), present_mask(values)
         refuse_values(
             present & (numbers < 0),
-            lambda index: f"{int(numbers[index : index + 1].view(np.uint64)[0])} is more than an int64 holds",
+            lambda index: str(int(numbers[index : index + 1].view(np.uint64)[0])),
+            "is more than an int64 holds",
             "Set option bigint.unsigned.handling.mode=precise",
         )
         return fixed_array(pa.int64(), numbers, present)

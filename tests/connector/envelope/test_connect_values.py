@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import traceback
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +27,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType as T
 from binlog_format.kernels import empty_bytes
+from binlog_format.messages import HIDDEN, SHOW_VALUES
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.rows.json.json_rows import JsonRows, json_column
@@ -244,19 +246,26 @@ def test_a_date_that_can_be_zero_is_optional_in_a_column_that_cannot_be_null() -
 @pytest.mark.parametrize(
     ("name", "value", "options"),
     [
-        ("bigint unsigned", 2**63, MODES[0]),
-        ("time(6)", -1, MODES[1]),
-        ("time(6)", 86_400_000_000, MODES[1]),
-        ("datetime(6)", datetime.datetime(2263, 1, 1), MODES[3]),  # noqa: DTZ001 - a DATETIME has no zone
-        ("datetime(6)", datetime.datetime(1500, 1, 1), MODES[3]),  # noqa: DTZ001 - a DATETIME has no zone
+        ("bigint unsigned", 2**63 + 77, MODES[0]),
+        ("time(6)", -77, MODES[1]),
+        ("time(6)", 86_400_000_077, MODES[1]),
+        ("datetime(6)", datetime.datetime(2277, 1, 1), MODES[3]),  # noqa: DTZ001 - a DATETIME has no zone
+        ("datetime(6)", datetime.datetime(1577, 1, 1), MODES[3]),  # noqa: DTZ001 - a DATETIME has no zone
         ("point", {"srid": 0, "wkb": b"\1"}, MODES[0]),
     ],
 )
-def test_a_value_that_the_type_does_not_hold_is_an_error(name: str, value: Any, options: EnvelopeOptions) -> None:
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_value_that_the_type_does_not_hold_is_an_error(
+    name: str, value: Any, options: EnvelopeOptions, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHOW_VALUES, str(int(shown)))
     column, _ = CASES[name]
     with pytest.raises(UnsupportedError, match=r"MESSAGE_VALUE\] shop.orders.c: value 1: ") as caught:
         _connect(column, options).values(column_array(column, [None, value]))
     assert caught.value.hint
+    if name != "point":  # whose bytes are never shown
+        printed = "".join(traceback.format_exception(caught.value, chain=True))
+        assert (str(value)[:10] in printed, HIDDEN in printed) == (shown, not shown)
 
 
 def test_slices_of_arrays_are_read_from_their_start() -> None:

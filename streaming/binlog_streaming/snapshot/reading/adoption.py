@@ -19,6 +19,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, SchemaError, TableError
+from binlog_format.messages import row_value
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.json.variants import is_variant
@@ -224,7 +225,7 @@ def _check_keys(name: TableName, target: Target, keys: tuple[str, ...]) -> int:
         raise TableError(
             "KEYS_CHANGED",
             f"{name}: {twice.num_rows} keys ({', '.join(keys)}) have several rows in {target.uri}: "
-            f"{', '.join(map(str, shown))}",
+            f"{row_value(', '.join(map(str, shown)))}",
             hint="Remove what is there twice, or take its rows with binlog-stream snapshot",
         )
     return int(table.num_rows)

@@ -114,7 +114,7 @@ def test_keys_that_are_there_twice_are_named(server: MariaDbServer, tmp_path: Pa
     at = export(server, f"{job.sink.directory}/shop/t")
     extra = pa.Table.from_pylist([{"id": 7, "v": "twice", "n": None}], SCHEMA)
     write_deltalake(f"{job.sink.directory}/shop/t", extra, mode="append")
-    with pytest.raises(TableError, match=r"1 keys \(id\) have several rows in .*: \(7,\)"):
+    with pytest.raises(TableError, match=r"1 keys \(id\) have several rows in .*: \(hidden\)"):
         plan_adoption(job, "shop.t", parse_gtids(at))
 
 
