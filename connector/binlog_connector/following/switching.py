@@ -3,7 +3,9 @@
 Both ways are checked. The other log has all that was taken, and before the last transaction that was taken it has none
 that was not: such a transaction is errant (only that server has executed it), and would be taken too late, or never.
 
-* MySQL's sets tell both exactly.
+* MySQL's sets tell both exactly. Replicas with `replica_preserve_commit_order=OFF` log transactions that do not depend
+  on each other in another order than their source. So one that was not taken may be before some of the same server
+  that were: they are taken in either order.
 * MariaDB's positions have the last number of each domain alone. A domain that was never taken from is errant; within a
   domain, the log that was read so far is compared, transaction by transaction, while it is there; without it, numbers
   that do not grow show that two servers have counted in one domain. XA transactions that change nothing (an INSERT
@@ -25,7 +27,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of, mariadb_gtid
 from binlog_format.gtids.gtid_search import GtidSearch
-from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
+from binlog_format.gtids.gtid_set import DomainStarts, GtidSet, MysqlGtid
 from binlog_format.log.log import shown_position
 from binlog_format.messages import count_text
 from binlog_format.position import Place, Position
@@ -33,10 +35,13 @@ from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FI
 from binlog_format.transactions.control_statements import read_control_statements
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.block import Table
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid import GtidSource
+    from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint
     from binlog_format.kernels import Int64s, Mask
     from binlog_format.log.log import Log
     from binlog_format.log_format import GtidStart, Heads
@@ -167,7 +172,7 @@ def _in_set(watched: WatchedLog, taken: GtidSet, logged: GtidSet) -> SourceOffse
         raise _purged(log, f"{purged} is older than its first file, and was not taken")
     start = log.position_of(taken)
     errant, waiting = ErrantTransactions(watched.log), taken.without(start.before)
-    later: list[tuple[object, np.void]] = []
+    later: list[tuple[AnyGtid | str, np.void]] = []
     for heads in log.heads(start.position, None) if waiting else ():
         waiting = _sort_set(heads, taken, waiting, later, errant)
         if not waiting:
@@ -177,24 +182,37 @@ def _in_set(watched: WatchedLog, taken: GtidSet, logged: GtidSet) -> SourceOffse
 
 
 def _sort_set(
-    heads: Heads, taken: GtidSet, waiting: GtidSet, later: list[tuple[object, np.void]], errant: ErrantTransactions
+    heads: Heads,
+    taken: GtidSet,
+    waiting: GtidSet,
+    later: list[tuple[AnyGtid | str, np.void]],
+    errant: ErrantTransactions,
 ) -> GtidSet:
     """Find what was not taken in some groups, *later* until a group comes that was; the rest of *waiting*."""
     groups = heads.groups
     covered = covered_groups(taken, groups, heads.sources)
     others = np.flatnonzero(groups["begins"] & ~covered)
-    last = int(np.flatnonzero(covered)[-1]) if covered.any() else -1
-    if last >= 0:
-        for found in later:
-            errant.add(*found)
-        later.clear()
+    last = _last_of_servers(groups, np.flatnonzero(covered), heads.sources)
+    left, later[:] = [(-1, *found) for found in later], []
     for row in others.tolist():
-        found = gtid_of(groups[row], heads.sources) or "a transaction without a GTID", groups[row].copy()
-        if row < last:
-            errant.add(*found)
+        left.append((row, gtid_of(groups[row], heads.sources) or "a transaction without a GTID", groups[row].copy()))
+    for row, gtid, group in left:
+        server = gtid.source.uuid if isinstance(gtid, MysqlGtid) else ""
+        if any(at > row for other, at in last.items() if other != server):
+            errant.add(gtid, group)
         else:
-            later.append(found)
+            later.append((gtid, group))
     return waiting.without(gtids_of(groups[groups["ends"]], heads.sources))
+
+
+def _last_of_servers(groups: Table, rows: Int64s, sources: Sequence[GtidSource]) -> dict[str, int]:
+    """The last one of some groups, ascending *rows*, of each server that committed one first, by UUID."""
+    numbers, backwards = np.unique(groups["gtid_source"][rows[::-1]], return_index=True)
+    found: dict[str, int] = {}
+    for number, at in zip(numbers.tolist(), rows[::-1][backwards].tolist(), strict=True):
+        uuid = sources[number].uuid
+        found[uuid] = max(at, found.get(uuid, -1))
+    return found
 
 
 def _in_domains(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -153,6 +154,38 @@ def test_tagged_transactions_of_mysql_are_in_its_sets(tmp_path: Path) -> None:
         tags.write(4)
         tags.catch_up()
         assert ":mine:1 at mysql-bin.000001:" in tags.refused(tags.place()).reason
+
+
+@pytest.mark.thorough
+def test_transactions_of_one_server_in_another_order_are_not_errant(tmp_path: Path) -> None:
+    kind = ServerKind.MYSQL
+    with server_of(kind, tmp_path / "one", 1) as one, server_of(kind, tmp_path / "two", 2) as two:
+        follow(two, one)
+        run_sql(one, SCHEMA)
+        swapped = Pair(one, two)
+        swapped.write(1)
+        swapped.catch_up()
+        swapped.stop_replica()
+        swapped.write(2)
+        place = swapped.place()
+        swapped.write(3)
+        server, _, last = str(place.gtid).partition(":1-")
+        # What replica_preserve_commit_order=OFF does now and then.
+        first, second = (f"SET SESSION gtid_next = '{server}:{int(last) + more}'" for more in (1, 0))
+        run_sql(two, [first, INSERT.format(3), second, INSERT.format(2)])
+        found = swapped.found(place, has_old=False)
+        assert str(found.skip_gtid) == f"{server}:{last}"
+        with WatchedLog(str(two.binlog_directory)) as log:
+            left = [change for batch in log.log.changes(start=str(place.gtid)) for change in batch.to_pylist()]
+        assert [json.loads(change["after"])["id"] for change in left] == [3]
+        other = "12345678-1234-1234-1234-123456789012"  # what it has committed is errant
+        strange, third = (f"SET SESSION gtid_next = '{gtid}'" for gtid in (f"{other}:1", f"{server}:{int(last) + 2}"))
+        run_sql(two, [strange, INSERT.format(98), third, INSERT.format(4)])
+        taken = replace(place, gtid=parse_gtids(f"{server}:1-{int(last) + 2}"))
+        refused = swapped.refused(taken, has_old=False)
+        assert refused.condition == "BINLOG_SWITCH.ERRANT_TRANSACTIONS"
+        assert "the log has 1 transaction," in refused.reason
+        assert f"not taken: {other}:1 at" in refused.reason
 
 
 @pytest.mark.thorough
