@@ -149,6 +149,19 @@ def _batches_at(
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     # Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
-    if not _VIEWS.keys() & set(batch.schema.types):
+    kinds = [_plain_type(kind) for kind in batch.schema.types]
+    if kinds == batch.schema.types:
         return batch
-    return batch.cast(pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in batch.schema]))
+    return batch.cast(pa.schema([field.with_type(kind) for field, kind in zip(batch.schema, kinds, strict=True)]))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The same type with plain texts and bytes where it has views, also within columns with parts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_plain_type(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(*(part.with_type(_plain_type(part.type)) for part in (kind.key_field, kind.item_field)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return _VIEWS.get(kind, kind)

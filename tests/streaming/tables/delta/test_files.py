@@ -140,3 +140,29 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
     (add,) = files.close()
     ((_, batch),) = DeltaFileReader(FolderStore(str(tmp_path))).rows_at(add, np.arange(rows.num_rows), rows.schema)
     assert pa.Table.from_batches([batch]).equals(rows.combine_chunks())
+
+
+def test_views_of_other_writers_are_read_wherever_they_are(tmp_path: Path) -> None:
+    """deltalake's UPDATE writes geometry as a struct with a view in it, and says so in the file."""
+    shape, labels = pa.struct([("srid", pa.int32()), ("wkb", pa.binary())]), pa.map_(pa.string(), pa.binary())
+    schema = pa.schema([("t", pa.string()), ("g", shape), ("l", pa.list_(pa.string())), ("m", labels)])
+    rows = rows_of(
+        schema, [(f"t{n}", {"srid": n, "wkb": bytes([n])}, [f"l{n}"], [("k", bytes([n]))]) for n in range(4)]
+    )
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), schema, file_size=1 << 20)
+    files.write(rows)
+    (add,) = files.close()
+    kinds = {
+        "t": pa.string_view(),
+        "g": pa.struct([("srid", pa.int32()), ("wkb", pa.binary_view())]),
+        "l": pa.list_(pa.string_view()),
+        "m": pa.map_(pa.string_view(), pa.binary_view()),
+    }
+    pq.write_table(rows.cast(pa.schema(list(kinds.items()))), tmp_path / add.path)
+    assert all("_view" in str(kind) for kind in pq.read_schema(tmp_path / add.path).types)
+    reader = DeltaFileReader(FolderStore(str(tmp_path)))
+    ((_, some),) = reader.rows_at(add, np.array([1, 3]), schema)
+    assert some.to_pylist() == [rows.to_pylist()[number] for number in (1, 3)]
+    assert some.schema == schema
+    ((_, keys),) = reader.key_batches(add, schema)
+    assert keys.to_pylist() == rows.to_pylist()
