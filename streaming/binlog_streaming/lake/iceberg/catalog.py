@@ -6,12 +6,13 @@ import fcntl
 import os
 import sqlite3
 from contextlib import closing, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NotInstalledError, OAuthError, RESTError
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import OutputStream
+    from pyiceberg.typedef import Properties
+    from requests import Session
 
     from binlog_streaming.settings import Sink
 
@@ -36,6 +39,8 @@ _SYNCED_FILES = "binlog_streaming.lake.iceberg.catalog.SyncedFileIO"
 _CATALOGS_MAX = 8
 WAIT_S = 60
 """Seconds that a commit waits for other commits to the same catalog; they take milliseconds."""
+ANSWER_S = 120
+"""Seconds that a catalog may be silent; a commit of many tables takes some."""
 
 
 def catalog_properties(sink: Sink) -> dict[str, str]:
@@ -73,6 +78,22 @@ def close_catalog(catalog: Catalog) -> None:
 
 class _FolderCatalog(SqlCatalog):
     """The catalog of a folder."""
+
+
+class _AnsweringCatalog(RestCatalog):
+    """A REST catalog that answers, or fails: the library waits for an answer as long as the connection is there."""
+
+    def _config_headers(self, session: Session) -> None:
+        # The library calls it for a new session, before its first request.
+        super()._config_headers(session)
+        session.request = partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+
+
+def _answering_catalog(name: str, properties: Properties) -> Catalog:
+    return _AnsweringCatalog(name, **properties)
+
+
+AVAILABLE_CATALOGS[CatalogType.REST] = _answering_catalog
 
 
 @lru_cache(_CATALOGS_MAX)

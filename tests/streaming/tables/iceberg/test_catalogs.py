@@ -39,6 +39,7 @@ from binlog_streaming.tables.batch_run import BatchVersions
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.faults.rest_catalog import RestCatalog
+from tests.faults.tcp_proxy import TcpProxy
 from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of
 from tests.streaming.tables.oltp import TABLES, truth
@@ -354,6 +355,23 @@ def test_catalog_that_does_not_answer_is_an_error_with_a_name(lake: Lake, rest: 
     with pytest.raises(TableError, match=r"WRITE_FAILED\] .*shop/orders cannot be read") as caught:
         gone.look()
     assert "sink.catalog" in (caught.value.hint or "")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("opened", ["new", "open"])
+def test_a_catalog_that_hangs_is_an_error_with_a_name(
+    lake: Lake, rest: RestCatalog, opened: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is frozen, or what is between lets packets vanish: the connection is there, and nothing comes."""
+    monkeypatch.setattr("binlog_streaming.lake.iceberg.catalog.ANSWER_S", 0.5)
+    with TcpProxy() as silent:
+        silent.server_port = rest.port
+        behind = Lake(replace_sink(lake.sink, catalog=rest.settings(silent.port)))
+        if opened == "open":
+            behind.begin(1, 2)
+        silent.lose_replies()
+        with pytest.raises(TableError, match=r"WRITE_FAILED\] .*shop/orders cannot be read: .*timed out"):
+            behind.look()
 
 
 def test_settings_that_open_no_catalog_are_an_error_with_a_name(tmp_path: Path) -> None:
