@@ -53,6 +53,7 @@ class Note(StrEnum):
     KEPT_ASIDE = "kept_aside"
     INCOMPLETE = "incomplete"
     ASSUMED_COMPLETE = "assumed_complete"
+    ROWS_MISSING = "rows_missing"
 
 
 NOTE_TEXTS = {
@@ -64,6 +65,9 @@ NOTE_TEXTS = {
     Note.ASSUMED_COMPLETE: "the log begins with the server's first transaction, and has no CREATE TABLE of it (without "
     "IF NOT EXISTS): if the table is older (log_bin was switched on later, or RESET MASTER), its earlier rows are "
     "missing. binlog-stream prove tells, binlog-stream snapshot brings them",
+    Note.ROWS_MISSING: "changes are about rows that it does not have: rows are missing from before its topic began, or "
+    "since a RENAME TABLE brought them. binlog-stream snapshot with the job that publishes brings them; before its end "
+    "they come one by one",
 }
 """Texts of notes."""
 
@@ -90,6 +94,7 @@ class TableProgress:
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
         proved: Rows of the target that changes proved: they were there, as these need them.
+        missing: Rows that the target lacked when changes showed them.
         watched: What the job remembers of the evidence, see `EvidenceWatch.watched`.
     """
 
@@ -113,6 +118,7 @@ class TableProgress:
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
+    missing: int = 0
     watched: tuple[int, int] = (0, 0)
 
     @property
@@ -221,6 +227,7 @@ class BatchProgress:
                     "deletes": table.deletes,
                     "rows_written": table.rows_written,
                     "rows_proved": table.proved,
+                    "rows_missing": table.missing,
                     "statements": table.statements,
                     "version": table.version,
                     **({} if table.bytes_per_row is None else {"bytes_per_row": round(table.bytes_per_row)}),

@@ -24,7 +24,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_format.kernels import Bytes, Indices, Int64s, Mask
     from binlog_streaming.lake.key_lookup import KeyRuns
@@ -171,6 +171,8 @@ class Change:
         firsts: Of each key the number of its first image, as `expected` counts keys; None: where that is None.
         before: What `expected` has to be compared with beside keys; None: keys alone.
         runs: All images of the step by key; None: where `firsts` is.
+        count_missing: Takes the number of keys whose row the target lacks, though an image shows it
+            (`THIS_ROW_IF_ANY`).
     """
 
     upserts: pa.Table
@@ -183,6 +185,7 @@ class Change:
     firsts: Int64s | None = None
     before: RowsBefore | None = None
     runs: KeyRuns | None = None
+    count_missing: Callable[[int], object] | None = None
 
     def key_rows(self, keys: Sequence[str]) -> pa.Table:
         """The columns *keys* of `upserts`, `deletes` and `patches`, one after the other."""
@@ -292,14 +295,19 @@ class ContradictedError(Exception):
         self.contradictions = contradictions
 
 
-def contradictions(expected: Bytes, held: Indices, differing: Differing | None = None) -> Contradictions | None:
-    """Find differences between a target's rows and the expected ones; None: there are none.
+def contradictions(change: Change, held: Indices, differing: Differing | None = None) -> Contradictions | None:
+    """Find differences between a target's rows and those that *change* expects; None: there are none.
 
     Args:
-        expected: `Expected` of each key.
-        held: How many rows the target has for each.
+        change: Its `count_missing` gets what the target may lack.
+        held: How many rows the target has for each key.
         differing: Keys with one row, which is another one than the image shows.
     """
+    expected = change.expected
+    if expected is None:
+        return None
+    if change.count_missing is not None:
+        change.count_missing(int(np.count_nonzero((expected == Expected.THIS_ROW_IF_ANY) & (held == 0))))
     wrong = np.where(needs_row(expected), held != 1, (expected == Expected.NO_ROW) & (held != 0))
     numbers, different = np.flatnonzero(wrong), None
     if differing is not None:

@@ -297,7 +297,7 @@ class _Merging(Generic[File]):
             return None
         numbers = np.concatenate([np.empty(0, np.int64), *(in_file.live for in_file in found)])
         held = np.bincount(numbers, minlength=len(self._change.expected))
-        return contradictions(self._change.expected, held, self._differing(found))
+        return contradictions(self._change, held, self._differing(found))
 
     def _differing(self, found: Sequence[_Found[File]]) -> Differing | None:
         # Rows that are not what the images before their changes show.

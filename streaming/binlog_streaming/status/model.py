@@ -136,6 +136,8 @@ class TableStatus:
         proved: Rows of its targets that changes proved since the job began to record its state.
         proved_through: GTIDs of the last batch that proved any; empty: none did.
         proved_since: Those of the first one; empty: not known.
+        missing: Rows that its targets lacked when changes showed them, since the job began to record its state.
+        missing_in: Number of the last batch with such changes.
     """
 
     name: str
@@ -157,6 +159,8 @@ class TableStatus:
     proved: int = 0
     proved_through: str = ""
     proved_since: str = ""
+    missing: int = 0
+    missing_in: int | None = None
 
     @property
     def proof(self) -> str:

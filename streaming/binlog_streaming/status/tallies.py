@@ -84,6 +84,7 @@ class TableTallies:
             places = dict(zip(known.targets, known.modes, strict=True)) | written
             commit_time = known_time(max(target.commit_time for target in targets))
             proved = sum(target.proved for target in targets)
+            missing = sum(target.missing for target in targets)
             costs = [target.bytes_per_row for target in targets if target.bytes_per_row is not None]
             self.bytes_per_row |= {name: max(costs)} if costs else {}
             has_statements = any(target.schema_changes for target in targets)
@@ -99,6 +100,8 @@ class TableTallies:
                 proved=known.proved + proved,
                 proved_through=through if proved else known.proved_through,
                 proved_since=known.proved_since or (through if proved and not known.proved else ""),
+                missing=known.missing + missing,
+                missing_in=batch.batch_id if missing else known.missing_in,
             )
 
         if batch.defined is not None:

@@ -271,7 +271,7 @@ class _ComponentRun:
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.count_step(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
-            tally.proved += self._watch.took(target, evidence, commit_id)
+            self._watch.took(target, evidence, commit_id, tally)
             return rows_written
 
         self._with_target(table, mode, write)

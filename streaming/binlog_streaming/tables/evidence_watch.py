@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from binlog_streaming.job_state.progress import Note
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement
 from binlog_streaming.settings.model import EVIDENCE_AFTER, EVIDENCE_SAMPLE
@@ -127,10 +128,10 @@ class EvidenceWatch:
             evidence.rows = None
         return evidence
 
-    def took(self, target: Target, evidence: RowEvidence | None, commit_id: CommitId) -> int:
-        """Rows are in the target, which has not contradicted them; how many rows of it they prove."""
+    def took(self, target: Target, evidence: RowEvidence | None, commit_id: CommitId, tally: TableProgress) -> None:
+        """Rows are in the target, which has not contradicted them: count what they show of it."""
         if evidence is None:
-            return 0
+            return
         uri = target.uri
         self._left[uri] = max(0, self._left[uri] - evidence.compared)
         known = self.before.get(uri)
@@ -142,7 +143,10 @@ class EvidenceWatch:
             target.set_properties(commit_id, recorded={PROVED_PROPERTY: text})
             new = 0
         self._unrecorded[uri] = new
-        return evidence.proved
+        tally.proved += evidence.proved
+        tally.missing += evidence.missing
+        if evidence.missing:
+            tally.notes |= {Note.ROWS_MISSING}
 
     def changed(self, uri: str) -> None:
         """Note that rows of the target were changed otherwise than by row events."""

@@ -8,7 +8,8 @@ else, only what must be there all the same is compared, or nothing (docs/complet
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ from binlog_streaming.modes.row_keys import expected_rows, leaves_row, refuted
 from binlog_streaming.plan.snapshots import snapshot_command
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions
@@ -76,6 +77,12 @@ class RowEvidence:
     nulls_prove_nothing: bool = False
     proved: int = 0
     compared: int = 0
+    _missing: list[int] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        """Rows that changes show, and that the target lacks without contradicting them."""
+        return sum(self._missing)
 
     def applied_to(self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]) -> Change:
         """*change*, with what the target must hold before it.
@@ -89,8 +96,14 @@ class RowEvidence:
             return change
         if not self.covers_inserts:
             expected = np.where(expected == Expected.NO_ROW, np.uint8(Expected.ANYTHING), expected)
-        change = replace(change, expected=expected)
+        change = replace(change, expected=expected, count_missing=self._missing_counter())
         return replace(change, before=self._rows_before(change, images, columns, keys))
+
+    def _missing_counter(self) -> Callable[[int], object]:
+        # Of one change, whose merge may be tried several times.
+        place = len(self._missing)
+        self._missing.append(0)
+        return partial(self._missing.__setitem__, place)
 
     def broken_chain(
         self, images: StepImages, runs: KeyRuns, columns: pa.Schema, keys: Sequence[str]

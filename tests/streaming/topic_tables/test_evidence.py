@@ -9,12 +9,16 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from binlog_format.errors import TableError
+from binlog_streaming.cli.status.status import _table_state
+from binlog_streaming.job_state.progress import Note
+from binlog_streaming.status.tallies import TableTallies
 from tests.streaming.topic_tables.test_run import RULES, Source, bring_back, ids, target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from binlog_streaming.job_state.progress import BatchProgress
     from tests.faults.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.server
@@ -66,12 +70,21 @@ def test_rows_from_before_the_topic_may_be_missing_and_come_later(source: Source
     send(source, 4, "r", after=row(3, "c"))
     send(source, 5, "u", row(3, "c"), row(3, "d"))
     job = source.job(tmp_path, rules=RULES)
-    bring_back(job)
+    batches: list[BatchProgress] = []
+    bring_back(job, listener=batches.append)
+    found = {table.mode: (table.missing, table.notes) for table in batches[0].tables}
+    assert found == {"mirror": (2, frozenset({Note.ROWS_MISSING})), "changelog": (0, frozenset())}
     send(source, 6, "r", after=row(3, "d"))
     send(source, 7, "d", row(3, "d"))
     send(source, 8, "c", after=row(3, "e"))
-    bring_back(job)
+    bring_back(job, listener=batches.append)
     assert target(job, "mirror", "shop.items").sort_by("id").to_pylist() == [row(1, "b"), row(3, "e")]
+    tallies = TableTallies(())
+    for each in batches:
+        tallies.take_batch(each)
+    (table,) = tallies.tables(None, "")
+    state = f"rows are missing: it lacked 2 rows that changes were about, last in batch {batches[0].batch_id}"
+    assert _table_state(table) == (state, "yellow")
 
 
 def test_messages_that_a_compaction_leaves_prove_nothing(source: Source, tmp_path: Path) -> None:

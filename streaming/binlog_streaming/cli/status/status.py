@@ -219,6 +219,9 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
         return f"verified through {table.verified_through}", "green"
     if table.is_complete is False:
         return "not complete", ""
+    if table.missing:
+        rows = count_text(table.missing, "row")
+        return f"rows are missing: it lacked {rows} that changes were about, last in batch {table.missing_in}", "yellow"
     partial = "its definition is partial" if table.definition == "partial" else ""
     return ", ".join(filter(None, ("complete" if table.is_complete else "followed", partial, table.proof))), ""
 

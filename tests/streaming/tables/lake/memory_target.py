@@ -131,7 +131,7 @@ class MemoryTarget(Target):
         keys = change.key_rows(commit_id.keys).to_pylist()
         differs = None if change.before is None else self._differing(change.before, rows, keys, commit_id)
         counts = np.array([live[tuple(key.values())] for key in keys], np.int64)
-        found = contradictions(change.expected, counts, differs)
+        found = contradictions(change, counts, differs)
         if found is not None:
             raise ContradictedError(found)
 
