@@ -33,6 +33,7 @@ from binlog_streaming.lake.commit_id import (
     split_keys,
 )
 from binlog_streaming.lake.evolution import cast_table, with_texts
+from binlog_streaming.lake.file_reader import without_views
 from binlog_streaming.lake.iceberg.catalog import open_catalog
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.settings import TableFormat
@@ -114,23 +115,10 @@ def read_targets(sink: Sink) -> dict[str, TargetTable]:
 
 def _live(rows: pa.Table) -> pa.Table:
     """Rows that the source table has, of those that a mode keeps."""
+    rows = without_views(rows)
     if IS_CURRENT in rows.column_names:
-        return _without_views(rows).filter(pc.field(IS_CURRENT))
-    return _without_views(rows).filter(~pc.field(DELETED)) if DELETED in rows.column_names else rows
-
-
-def _without_views(rows: pa.Table) -> pa.Table:
-    # Arrow chooses no rows of views.
-    columns = [pa.array(column.to_pylist(), _without_view(column.type)) for column in rows.columns]
-    return pa.table(columns, names=rows.column_names)
-
-
-def _without_view(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _without_view(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_without_view(kind.value_type))
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+        return rows.filter(pc.field(IS_CURRENT))
+    return rows.filter(~pc.field(DELETED)) if DELETED in rows.column_names else rows
 
 
 def _delta_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:

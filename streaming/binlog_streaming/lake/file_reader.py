@@ -34,6 +34,7 @@ _IDS = pa.schema([IDENTITY.field(0)])
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 File = TypeVar("File")
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 class ReadColumns(Protocol):
@@ -138,7 +139,7 @@ def _batches_at(
             for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(columns)):
                 low, high = np.searchsorted(rows, [first, first + batch.num_rows])
                 if low < high:
-                    plain = _without_views(batch)
+                    plain = without_views(batch)
                     yield (
                         np.arange(low, high),
                         plain if high - low == batch.num_rows else plain.take(pa.array(rows[low:high] - first)),
@@ -147,16 +148,16 @@ def _batches_at(
         first = after
 
 
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
-    kinds = [_plain_type(kind) for kind in batch.schema.types]
-    if kinds == batch.schema.types:
-        return batch
-    return batch.cast(pa.schema([field.with_type(kind) for field, kind in zip(batch.schema, kinds, strict=True)]))
+def without_views(rows: Rows) -> Rows:
+    """The same with plain texts and bytes where *rows* have views, also within columns with parts.
+
+    Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
+    """
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+    return rows if plain.equals(rows.schema) else rows.cast(plain)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The same type with plain texts and bytes where it has views, also within columns with parts."""
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_plain_type(part.type)) for part in kind])
     if pa.types.is_map(kind):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from binlog_streaming.lake.file_reader import without_views
 from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:
@@ -55,13 +56,7 @@ def _delta(uri: str, storage: dict[str, str]) -> pa.Table | None:
         return None
     # `to_pyarrow_table` refuses tables with deletion vectors, which every table of some size has.
     table = DeltaTable(uri, storage_options=storage)
-    return _plain(pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t")))
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """The same with the types that the table states: a query gives views of texts and bytes."""
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return table.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in table.schema]))
+    return without_views(pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t")))
 
 
 def _iceberg(sink: Sink, uri: str) -> pa.Table | None:
