@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import OutputStream
     from pyiceberg.typedef import Properties
-    from requests import Session
 
     from binlog_streaming.settings import Sink
 
@@ -83,10 +82,10 @@ class _FolderCatalog(SqlCatalog):
 class _AnsweringCatalog(RestCatalog):
     """A REST catalog that answers, or fails: the library waits for an answer as long as the connection is there."""
 
-    def _config_headers(self, session: Session) -> None:
+    def _config_headers(self, session: Any) -> None:
         # The library calls it for a new session, before its first request.
         super()._config_headers(session)
-        session.request = partial(session.request, timeout=ANSWER_S)  # type: ignore[method-assign]
+        session.request = partial(session.request, timeout=ANSWER_S)
 
 
 def _answering_catalog(name: str, properties: Properties) -> Catalog:
