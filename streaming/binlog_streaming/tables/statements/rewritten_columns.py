@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_connector.rules.row_rule import MaskKind
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
 from binlog_connector.schema.definitions import PRIMARY
 from binlog_connector.schema.effects.column_effects import alter_effects, circumstances_of, effects_without_definition
-from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values, either, true_mask
+from binlog_connector.schema.effects.conversion import SAME, Converted, Same, Unknown, Values, either, true_mask
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import SchemaError, TableError
@@ -39,11 +40,12 @@ from binlog_streaming.tables.statements.row_retention import has_rows, living
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
+    from binlog_connector.rules.row_rule import Mask
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
     from binlog_connector.schema.effects.conversion import Effect
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
-    from binlog_format.kernels import Mask
+    from binlog_format.kernels import Mask as RowMask
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.statements.work import StatementContext
 
@@ -137,7 +139,7 @@ class RewrittenColumn:
         return Values(values.array, unknown)
 
 
-def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, Mask | None]:
+def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, RowMask | None]:
     """Values of a target in the type of the source's column, and which of them it cannot hold.
 
     The target keeps the kind of a column that was dropped and added again, and its values have another text: 5.00.
@@ -174,9 +176,13 @@ def rewritten_columns(
         return {}
     names = {folded_name(name): name for name in target.schema().names if name not in dropped}
     staying = names.keys() - folded_names(change.dropped)
+    shown = (
+        replace(change, effect=_effect_in_target(context, change))
+        for change in _changes(context, alter, names.keys()).values()
+    )
     changes = [
         (names[old], changed)
-        for changed in _changes(context, alter, names.keys()).values()
+        for changed in shown
         if (old := folded_name(changed.old.name)) in staying and not isinstance(changed.effect, Same)
     ]
     # Columns that the statement names first: others may change because of them.
@@ -241,7 +247,7 @@ def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> M
 
 def _converted(context: StatementContext, target: Target, name: str, change: ColumnChanged) -> RewrittenColumn | None:
     """The column as the server converts it; None: it is not known how."""
-    effect = _effect_in_target(context, change)
+    effect = change.effect
     if not isinstance(effect, Converted):
         return None
     assert change.arrow_type is not None
@@ -263,11 +269,13 @@ def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
 def _nulled(
     context: StatementContext, target: Target, name: str, change: ColumnChanged, failing: str, *, in_key: bool
 ) -> RewrittenColumn:
-    """The column with null in all rows, if the job wants that."""
-    effect, rule = _effect_in_target(context, change), context.table.rule
+    """The column with null in all rows, if the job wants that or shows nothing else in it."""
+    effect = change.effect
     if isinstance(effect, Converted):
         effect = Unknown(f"{effect.what}, and {failing}")
-    if rule.rewritten is Rewritten.NULL and not in_key:
+    mask = None if context.shown_by is None else context.shown_by.mask(change.old.name)
+    shows_null = mask is not None and mask.kind is MaskKind.NULL
+    if shows_null or (context.table.rule.rewritten is Rewritten.NULL and not in_key):
         return RewrittenColumn(name, None, text_fields(target.schema()).field(name).type, context)
     assert isinstance(effect, Unknown)
     raise TableError(
@@ -290,12 +298,26 @@ def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effec
     shown, name = context.shown_by, change.old.name
     if shown is None:
         return change.effect
-    if shown.mask(name) is not None:
-        return Unknown("its values are masked")
+    if (mask := shown.mask(name)) is not None:
+        return _effect_under(mask, change)
+    if isinstance(change.effect, Same):
+        return change.effect
     where = folded_name(shown.rule.where or "")
     if re.search(rf"(?<!\w){re.escape(folded_name(name))}(?!\w)", where):
         return Unknown("the rows of the target are chosen by it (where)")
     return change.effect
+
+
+def _effect_under(mask: Mask, change: ColumnChanged) -> Effect:
+    """Effect on the texts that stand for values."""
+    old, new = change.old_arrow_type, change.arrow_type
+    if isinstance(change.effect, Same):
+        alike = old is None or new is None or mask.shows_alike(old, new)  # not known where the definition is the same
+        return change.effect if alike else Unknown("its values are masked, and get another text")
+    # NULL stays NULL, and another text of the column stays one.
+    if mask.kind is MaskKind.TEXT and change.new.nullable and change.new.knows("nullable"):
+        return SAME
+    return Unknown("its values are masked")
 
 
 _COMPUTED = "it was generated until this statement"

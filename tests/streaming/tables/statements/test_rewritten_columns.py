@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal as D
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from deltalake import DeltaTable
 
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_tables import BoundRule
@@ -21,6 +23,8 @@ from tests.streaming.tables.statements.statement_stories import ID, kept, wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from binlog_lab.event_encoding.value_encoding import Value
 
 PRICE = ColumnSpec("price", "decimal(10,4)", nullable=True)
 STATE = ColumnSpec("state", "varchar(20)", nullable=True)
@@ -79,15 +83,60 @@ def test_what_cannot_be_computed_is_named_or_null(tmp_path: Path) -> None:
     assert texts_of(rows) == [("1", "1.26", "None")]
 
 
-def test_masked_values_are_not_converted(tmp_path: Path) -> None:
-    rule = TableRule(mask={"price": "sha256"}, salt_variable="SALT")
+def masked(tmp_path: Path, mask: str, before: str, value: Value, after: str) -> object:
+    """What stands for a value of the column `c` when it has another type, and a row with NULL was inserted."""
+    rule = TableRule(mask={"c": mask}, salt_variable="SALT" if mask == "sha256" else None)
     decoding = Decoding(rules=TableRules([BoundRule(rule, needs_key=True, salt=b"salt")]))
     with ShopLog(tmp_path / "log") as log:
-        rounded(log)
+        log.statement(f"CREATE TABLE orders (id INT PRIMARY KEY, c {before}) CHARACTER SET utf8mb4")
+        log.insert(wanted("orders", ID, ColumnSpec("c", before, nullable=True)), (1, value))
+        log.statement(f"ALTER TABLE orders MODIFY c {after}")
+        log.insert(wanted("orders", ID, ColumnSpec("c", after, nullable=True)), (2, None))
     with open_log(str(tmp_path / "log")) as opened:
         (batch,) = cut(opened, 1)
-        with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column price .*values are masked"):
-            write(opened, batch, tmp_path / "tables", rules=(rule,), decoding=decoding)
+        write(opened, batch, tmp_path / "tables", rules=(rule,), decoding=decoding)
+    (target,) = (path.parent for path in (tmp_path / "tables").rglob("_delta_log"))
+    found = {row["id"]: row["c"] for row in DeltaTable(target).to_pyarrow_table().to_pylist()}
+    assert found.keys() == {1, 2}
+    assert found[2] is None
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("mask", "before", "value", "after"),
+    [
+        ("sha256", "decimal(10,4)", D("1.2550"), "decimal(10,2)"),
+        ("sha256", "decimal(10,2)", D("1.25"), "decimal(12,4)"),
+        ("sha256", "int", 12, "decimal(12,2)"),
+        ("sha256", "float", 0.1, "double"),
+        ("last 2", "varchar(20)", "abcdef", "varchar(5)"),
+    ],
+)
+def test_masked_values_that_would_get_another_text_are_named(
+    tmp_path: Path, mask: str, before: str, value: Value, after: str
+) -> None:
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] shop\.orders: column c .*values are masked"):
+        masked(tmp_path, mask, before, value, after)
+
+
+@pytest.mark.parametrize(
+    ("mask", "before", "value", "after", "shown"),
+    [
+        ("sha256", "decimal(10,2)", D("1.25"), "decimal(12,2)", sha256(b"salt1.25").hexdigest()),
+        ("sha256", "int", 12, "bigint", sha256(b"salt12").hexdigest()),
+        ("sha256", "int", 12, "decimal(12,0)", sha256(b"salt12").hexdigest()),
+        ("last 2", "varchar(20)", "abcdef", "varchar(50)", "****ef"),
+        ("text -", "varchar(20)", "abcdef", "varchar(5)", "-"),
+        ("null", "varchar(20)", "abcdef", "varchar(5)", None),
+        ("null", "decimal(10,4)", D("1.2550"), "decimal(10,2)", None),
+        ("null", "varchar(20)", "12", "int", None),
+        ("null", "int", 12, "varchar(20)", None),
+    ],
+)
+def test_masked_values_stay_where_their_text_does(
+    tmp_path: Path, mask: str, before: str, value: Value, after: str, shown: object
+) -> None:
+    assert masked(tmp_path, mask, before, value, after) == shown
 
 
 def test_definition_that_is_not_known_is_named_with_the_way_to_bring_it(tmp_path: Path) -> None:
