@@ -107,10 +107,17 @@ def server_tables(final: Path) -> dict[str, ServerTable]:
     return {name: ServerTable(one["columns"], one["types"], one["rows"]) for name, one in found.items()}
 
 
-def read_targets(sink: Sink) -> dict[str, TargetTable]:
-    """The tables of a job, by the name of their source table."""
+def read_targets(sink: Sink, *, only_live: bool = False) -> dict[str, TargetTable]:
+    """The tables of a job, by the name of their source table.
+
+    Args:
+        only_live: Leave out rows that the source table does not have any more, and versions that have ended.
+    """
     read = _iceberg_tables if sink.format is TableFormat.ICEBERG else _delta_tables
-    return {properties[SOURCE_PROPERTY]: TargetTable(_live(rows), properties) for rows, properties in read(sink)}
+    return {
+        properties[SOURCE_PROPERTY]: TargetTable(_live(rows) if only_live else rows, properties)
+        for rows, properties in read(sink)
+    }
 
 
 def _live(rows: pa.Table) -> pa.Table:

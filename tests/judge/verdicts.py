@@ -151,7 +151,7 @@ def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -
         end = run_once(job)
         if not end.error and not end.crash:
             end.set_aside += [] if begun is None else begun.set_aside
-            targets = read_targets(job.sink)
+            targets = read_targets(job.sink, only_live=True)
             return {name: one for history in histories for name, one in verdicts_of(history, end, targets).items()}
         culprit = next((history for history in histories if statement_at(history, _gtid_in(end.error))), None)
         if culprit is not None and not _concerns_a_table(culprit, end.error):
@@ -166,7 +166,7 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
     job = run.job(rf"{history.database}b?\..*")
     end = run_once(job)
     if not end.error and not end.crash:
-        return verdicts_of(history, end, read_targets(job.sink))
+        return verdicts_of(history, end, read_targets(job.sink, only_live=True))
     if len(history.server) <= 1:
         return stopped_by(history, end)
     found: dict[str, Verdict] = {}
@@ -178,7 +178,7 @@ def judge_alone(run: Run, history: History) -> dict[str, Verdict]:
         else:
             found |= {
                 key: verdict
-                for key, verdict in verdicts_of(history, one, read_targets(job.sink)).items()
+                for key, verdict in verdicts_of(history, one, read_targets(job.sink, only_live=True)).items()
                 if key == name
             }
     if not {verdict.kind for verdict in found.values()} & {Kind.CRASH, Kind.FALSE_NAME}:
