@@ -26,7 +26,7 @@ from binlog_streaming.prove.comparison import (
     later_rows,
     named_read_errors,
 )
-from binlog_streaming.prove.job_state import ProvedJobState
+from binlog_streaming.prove.job_state import ProvedJobState, stopped_text
 from binlog_streaming.prove.log_changes import TRIES, DisturbedError, LogChanges
 from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.job_state import SelectedTable
@@ -315,11 +316,20 @@ class JobProof:
         if of_job.is_set_aside(table.name):
             return ProofOutcome.NOT_COMPARED, _SET_ASIDE
         if not of_job.is_complete(table.name):
-            return (
-                ProofOutcome.NOT_COMPARED,
-                f"it is not complete in the job: {snapshot_command(table.name)} brings its earlier rows",
-            )
+            return ProofOutcome.NOT_COMPARED, self._incomplete(table.name, of_job)
         return None
+
+    def _incomplete(self, name: TableName, of_job: JobTables) -> str:
+        command = snapshot_command(name)
+        if of_job.knows(name):
+            return f"it is not complete in the job: {command} brings its earlier rows"
+        # What the job has yet to read, no snapshot has to bring; and a job that failed needs something else first.
+        begins = (
+            "the job has nothing of it yet" if of_job.has_begun else "the job has not come to the end of a batch yet"
+        )
+        stopped = stopped_text(self.job)
+        rests = "" if stopped is None else f", and does not run{stopped}"
+        return f"{begins}{rests}; let it come to the end of the log: {command} brings earlier rows that it lacks then"
 
     def _note(self, session: ServerSession, table: ServerTable, result: ProofResult) -> None:
         # The job reads it in its log, and states it from there on.

@@ -168,14 +168,18 @@ def _selected(session: ServerSession, job: Job | PublishJob, wanted: TableFilter
 
 
 class JobTables:
-    """The tables of a job, from its checkpoint; there need not be one yet."""
+    """The tables of a job, from its checkpoint; there need not be one yet.
+
+    Attributes:
+        has_begun: It has come to the end of a batch.
+    """
 
     def __init__(self, job: Job) -> None:
         checkpoint = read_checkpoint(state_of(job))
         keeper = RecordKeeper(job)
         keeper.changes()
         record = keeper.record
-        self._has_begun = checkpoint is not None and checkpoint.batch_id is not None
+        self.has_begun = checkpoint is not None and checkpoint.batch_id is not None
         self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._written = {TableName(*name) for name in record.tables}
         self._targets = {(TableName(database, table), mode) for database, table, mode in record.targets}
@@ -192,11 +196,15 @@ class JobTables:
         and its targets begin anew.
         """
         is_whole = name in self._written and name not in self._incomplete and not self.is_set_aside(name)
-        return Purpose.COMPLETE if not self._has_begun or (is_whole and name not in self._complete) else Purpose.RESYNC
+        return Purpose.COMPLETE if not self.has_begun or (is_whole and name not in self._complete) else Purpose.RESYNC
 
     def is_complete(self, name: TableName) -> bool:
         """True if the job has all rows of a table."""
         return name in self._complete and name not in self._incomplete and not self.is_set_aside(name)
+
+    def knows(self, name: TableName) -> bool:
+        """True if the job has written a table, or knows that it lacks rows of it."""
+        return name in self._written or name in self._incomplete
 
     def has_target(self, name: TableName, mode: Mode) -> bool:
         """True if a target was written, and its table was neither dropped nor renamed since."""

@@ -216,23 +216,34 @@ def test_a_job_that_does_not_run_is_not_waited_for_and_its_error_is_named(
     assert time.monotonic() - begun < 60
     assert "and does not run (no process has its lock); it has to pass 0-1-" in reason
     assert waited.count("job") == 1
-    stopped = RecordedStatus(
-        name="j",
-        source="/log",
-        target="/lake",
-        kind="tables",
-        phase=Phase.FAILED,
-        process=own_process(),
-        started_at=0.0,
-        seen_at=1.0,
-        ended_at=1.0,
-        errors=(ErrorStatus(1.0, "[BINLOG_STORAGE.FULL] /lake: no space left", None),),
-    )
-    StatusFile(job).write(stopped)
+    StatusFile(job).write(_failed("[BINLOG_STORAGE.FULL] /lake: no space left"))
     found = outcomes(prove(shared_server, job))
     told = "does not run since 1970-01-01 00:00 UTC, when it failed: [BINLOG_STORAGE.FULL] /lake: no space left;"
     assert told in found["b"][1]
     assert found["a"] == found["c"] == EQUAL
+
+
+def test_a_job_that_has_not_come_to_a_table_yet_is_not_sent_for_a_snapshot_first(
+    shared_server: MariaDbServer, job: Job, tmp_path: Path
+) -> None:
+    run_sql(shared_server, ["CREATE TABLE shop.d (id INT PRIMARY KEY)", "INSERT INTO shop.d VALUES (1)"])
+    found = outcomes(prove(shared_server, job))
+    assert found["d"][0] is ProofOutcome.NOT_COMPARED
+    assert found["d"][1].startswith("the job has nothing of it yet, and does not run (no process has its lock); let it")
+    assert found["a"] == found["b"] == found["c"] == EQUAL
+    run(job)
+    assert outcomes(prove(shared_server, job))["d"] == EQUAL
+
+    fresh = job_on(shared_server, tmp_path / "fresh")
+    StatusFile(fresh).write(_failed("[BINLOG_STORAGE.FULL] /lake: no space left"))
+    begins = (
+        "the job has not come to the end of a batch yet, and does not run since 1970-01-01 00:00 UTC, when it failed:"
+        " [BINLOG_STORAGE.FULL] /lake: no space left; let it"
+    )
+    found = outcomes(prove(shared_server, fresh))
+    assert [(outcome, reason.startswith(begins)) for outcome, reason in found.values()] == [
+        (ProofOutcome.NOT_COMPARED, True)
+    ] * 4
 
 
 def test_rights_of_one_table_stop_no_other_and_hints_are_sql(shared_server: MariaDbServer, job: Job) -> None:
@@ -273,6 +284,21 @@ def test_a_server_that_the_account_may_not_ask_about_replicas_is_no_replica(shar
     )
     with connect(ServerAddress.parse(url_of(shared_server, "u")), Credentials("u", "secret")) as session:
         check_server(session)
+
+
+def _failed(error: str) -> RecordedStatus:
+    return RecordedStatus(
+        name="j",
+        source="/log",
+        target="/lake",
+        kind="tables",
+        phase=Phase.FAILED,
+        process=own_process(),
+        started_at=0.0,
+        seen_at=1.0,
+        ended_at=1.0,
+        errors=(ErrorStatus(1.0, error, None),),
+    )
 
 
 def _ignore(_: object) -> None:
