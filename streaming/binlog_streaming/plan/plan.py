@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk, SnapshotEnded
@@ -40,6 +39,7 @@ from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, ChangeStep, Component, RowsStep, names_of
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
+from binlog_streaming.plan.changes_under_rules import changes_under_rules
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
 from binlog_streaming.plan.lost_cascades import lost_cascades
 from binlog_streaming.plan.planning import Planning, definitions_of, statements_of
@@ -113,6 +113,8 @@ def plan_batch(
         return list(_changes(statements, decoding, scope, states))
 
     changes = named_changes(planning, walk)
+    if isinstance(decoding.rules, TableRules):
+        changes = list(changes_under_rules(planning, changes, decoding, decoding.rules))
     take_unclear_names(planning, changes)
     _keep_between_renames(planning, [change for _, some in changes for change in some])
     carried, find_lost = [], None
@@ -151,8 +153,6 @@ def _changes(
                 scope.observe(defined)
                 made = (table for table in definition_operations(defined) if isinstance(table, CreateTable))
                 some = [*some, *(moved for table in made for moved in rows_moved(table))]
-        if isinstance(decoding.rules, TableRules):
-            some = apply_rules_to_changes(some, decoding.rules, decoding, statement.vendor)
         yield statement, list(some)
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))
