@@ -168,7 +168,14 @@ class CascadeLog:
 
             def ends_of(layout: TableLayout, position: Position) -> RowEnds:
                 try:
-                    known = RangeSchemas(watched, position, file, kept=self.job.kept_definitions).definition(parent)
+                    schemas_there = RangeSchemas(
+                        watched,
+                        position,
+                        file,
+                        folds_names=self.job.source.folds_names,
+                        kept=self.job.kept_definitions,
+                    )
+                    known = schemas_there.definition(parent)
                 except SchemaError:  # a statement about it was not understood
                     known = None
                 return row_ends(layout, known)

@@ -124,6 +124,7 @@ class BatchContext:
             WantedEvidence.of(job),
             self.watched,
             kept_definitions=job.kept_definitions,
+            folds_names=job.source.folds_names,
             defined=self.defined,
         )
 
@@ -183,7 +184,9 @@ class ComponentWriter:
             None: it has to be done as a whole.
         """
         run = self.run
-        division = Division(tasks, task_count, self.log_path, run.sink, run.decoding, run.kept_definitions)
+        division = Division(
+            tasks, task_count, self.log_path, run.sink, run.decoding, run.kept_definitions, run.folds_names
+        )
         try:
             return self._write(component, division)
         except RefutedPartError:  # it will not get far, and who has all of it can name what is wrong

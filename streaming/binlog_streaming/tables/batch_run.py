@@ -70,6 +70,7 @@ class BatchRun:
         compares_all: All rows that change are compared as a whole, whatever is set: a part of a step was contradicted,
             and is to be named.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         defined: Tables of which statements or marks define, after the batch, what no table map has; None: not known.
     """
 
@@ -86,6 +87,7 @@ class BatchRun:
     watched: Mapping[str, Watched] = field(default_factory=dict)
     compares_all: bool = False
     kept_definitions: str | None = None
+    folds_names: bool | None = None
     defined: frozenset[TableName] | None = None
 
     def check_source(self, tables: Collection[TableName], target: Target) -> None:

@@ -72,6 +72,7 @@ class Division:
     Attributes:
         task_count: How many tasks may help each other with a step.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         targets: Makes targets; None: those of the sink's format.
     """
 
@@ -81,6 +82,7 @@ class Division:
     sink: Sink
     decoding: Decoding
     kept_definitions: str | None = None
+    folds_names: bool | None = None
     targets: TargetFactory | None = None
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
@@ -139,6 +141,7 @@ class DividedRows:
             completing=content.completing,
             evidence=self.evidence,
             kept_definitions=division.kept_definitions,
+            folds_names=division.folds_names,
         )
         parts = self._written(writer, target)
         reached(CrashPoint.PARTS_WRITTEN)

@@ -79,6 +79,7 @@ class PartsWriter:
         completing: Rows may be missing that the server has; see `SelectedTable`.
         evidence: What the rows prove of the target; None: nothing.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
     """
 
     log_path: str
@@ -98,6 +99,7 @@ class PartsWriter:
     completing: bool = False
     evidence: RowEvidence | None = None
     kept_definitions: str | None = None
+    folds_names: bool | None = None
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Write *step* with tasks; none of its rows replaces another."""
@@ -269,7 +271,7 @@ class PartsWriter:
             yield self._content(log, row_batches).images[1]
 
     def _content(self, log: Log, row_batches: Sequence[RowBatch]) -> RowsContent:
-        facts = LogFacts(log, kept=self.kept_definitions)
+        facts = LogFacts(log, kept=self.kept_definitions, folds_names=self.folds_names)
         return RowsContent(self.source_table, row_batches, self.decoding, self.rule, facts, self.columns)
 
     def _row_batches(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[RowBatch]]:

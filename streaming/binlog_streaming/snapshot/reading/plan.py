@@ -201,7 +201,8 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
 
         @functools.cache
         def schemas() -> RangeSchemas:
-            return RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
+            end, folds = watched.log.end_position(), job.source.folds_names
+            return RangeSchemas(watched, end, schema_file, folds_names=folds, kept=job.kept_definitions)
 
         for table in tables:
             name, is_described = table.table.name, metadata in (None, "FULL")

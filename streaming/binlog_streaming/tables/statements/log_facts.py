@@ -47,11 +47,13 @@ class LogFacts:
         log: Where to look; None: there is none, and images leave nothing out.
         schema_file: Tables of a schema file, as they are before all statements.
         kept: File of the definitions that a job keeps; None: there is none.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
     """
 
     log: Log | None
     schema_file: SchemaFile | None = None
     kept: str | None = None
+    folds_names: bool | None = None
 
     def definition_before(
         self, name: TableName, statement: DdlStatement, layout: TableLayout | None = None
@@ -89,7 +91,7 @@ class LogFacts:
         return self._merged(lambda watched: self._schemas(watched, position).definition(name), layout)
 
     def _schemas(self, watched: WatchedLog, position: Position) -> RangeSchemas:
-        return RangeSchemas(watched, position, self.schema_file, kept=self.kept)
+        return RangeSchemas(watched, position, self.schema_file, folds_names=self.folds_names, kept=self.kept)
 
     def _merged(
         self, find: Callable[[WatchedLog], TableDefinition | None], layout: TableLayout | None
@@ -119,7 +121,7 @@ class LogFacts:
         found = _Found({})
         end = max(row_batch.end() for row_batch in itertools.compress(row_batches, lacks)).position
         with _lock, self._watched() as watched:
-            schemas = RangeSchemas(watched, end, None, kept=self.kept)
+            schemas = RangeSchemas(watched, end, None, folds_names=self.folds_names, kept=self.kept)
             for row_batch, lacking in zip(row_batches, lacks, strict=True):
                 parts += found.parts(row_batch, schemas) if lacking else [row_batch]
         parts.sort(key=RowBatch.start)

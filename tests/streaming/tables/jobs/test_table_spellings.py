@@ -13,12 +13,16 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings import OnError, OnStatement, TableRule
+from tests.streaming.replay_runs import run
 from tests.streaming.tables.batches import cut
+from tests.streaming.tables.jobs.test_admission import job, log, rows
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX, numbers, steps, table
 from tests.streaming.tables.shop import ShopLog
+from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,3 +160,21 @@ def test_table_that_may_have_got_the_rows_is_named(tmp_path: Path, texts: list[s
 def test_table_that_is_created_is_new_whatever_its_spelling(tmp_path: Path) -> None:
     story = ["stage", "CREATE TABLE Stage (id INT)", "CREATE TABLE IF NOT EXISTS STAGE (id INT)"]
     assert ("shop.stage", 2) in numbers(plan_of(tmp_path, story))
+
+
+def test_values_are_converted_by_the_definition_under_another_spelling(tmp_path: Path) -> None:
+    wanted_job = job(tmp_path, source={"lowerCaseTableNames": 1})
+
+    def created(writer: ShopLog) -> None:
+        writer.statement("CREATE TABLE Shop.Orders (id INT PRIMARY KEY, name VARCHAR(20))")
+        writer.insert(ORDERS, (1, "12"))
+
+    def converted(writer: ShopLog) -> None:
+        writer.statement("ALTER TABLE Shop.ORDERS MODIFY name BIGINT")
+        writer.insert(wanted("orders", ID, ColumnSpec(NAME.name, "bigint", nullable=True)), (2, 3))
+
+    log(tmp_path, created)
+    run(wanted_job)
+    log(tmp_path, converted, first=300)
+    run(wanted_job)
+    assert rows(tmp_path, "orders") == [(1, 12), (2, 3)]
