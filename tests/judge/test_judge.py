@@ -168,10 +168,10 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
     right = replayed(server, tmp_path / "lake", STATEMENTS)
     assert {name: verdict.kind for name, verdict in right.verdicts.items()} == ALL_EQUAL
 
-    def losing(sink: Sink) -> dict[str, TargetTable]:
+    def losing(sink: Sink, *, only_live: bool) -> dict[str, TargetTable]:
         return {
-            name: TargetTable(one.content.slice(name == "h1.t2"), one.properties)
-            for name, one in read_targets(sink).items()
+            name: TargetTable(table.content.slice(name == "h1.t2"), table.properties)
+            for name, table in read_targets(sink, only_live=only_live).items()
         }
 
     monkeypatch.setattr("tests.judge.verdicts.read_targets", losing)
