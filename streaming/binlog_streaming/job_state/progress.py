@@ -65,9 +65,9 @@ NOTE_TEXTS = {
     Note.ASSUMED_COMPLETE: "the log begins with the server's first transaction, and has no CREATE TABLE of it (without "
     "IF NOT EXISTS): if the table is older (log_bin was switched on later, or RESET MASTER), its earlier rows are "
     "missing. binlog-stream prove tells, binlog-stream snapshot brings them",
-    Note.ROWS_MISSING: "changes are about rows that it does not have: rows are missing from before its topic began, or "
-    "since a RENAME TABLE brought them. binlog-stream snapshot with the job that publishes brings them; before its end "
-    "they come one by one",
+    Note.ROWS_MISSING: "changes are about rows that it does not have: rows from before its topic began, or that a "
+    "RENAME TABLE brought. binlog-stream snapshot with the job that publishes brings all of them; without one, each "
+    "comes with its next change",
 }
 """Texts of notes."""
 
