@@ -299,13 +299,12 @@ def contradictions(change: Change, held: Indices, differing: Differing | None = 
     """Find differences between a target's rows and those that *change* expects; None: there are none.
 
     Args:
-        change: Its `count_missing` gets what the target may lack.
+        change: With `expected`. Its `count_missing` gets the number of rows that the target may lack.
         held: How many rows the target has for each key.
         differing: Keys with one row, which is another one than the image shows.
     """
     expected = change.expected
-    if expected is None:
-        return None
+    assert expected is not None, "rows of the target are counted only where the change expects some"
     if change.count_missing is not None:
         change.count_missing(int(np.count_nonzero((expected == Expected.THIS_ROW_IF_ANY) & (held == 0))))
     wrong = np.where(needs_row(expected), held != 1, (expected == Expected.NO_ROW) & (held != 0))

@@ -259,6 +259,9 @@ def _check_order(
         raise _no_order(active, one, other)
 
 
+_IGNORE = 'set foreign_keys = "ignore" for the child table: the job then leaves such changes of its rows out'
+
+
 def _no_order(active: _Active, one: Reference, other: Reference) -> UnsupportedError:
     child = active.history.images.source_table
     names = " and ".join(f"{reference.key.name} (to {reference.key.parent})" for reference in (one, other))
@@ -266,8 +269,7 @@ def _no_order(active: _Active, one: Reference, other: Reference) -> UnsupportedE
         "FOREIGN_KEY_CASCADE",
         f"{child}: one change reaches a row by the foreign keys {names}, and they do different things to the same "
         "column: what becomes of the row depends on which one the server takes first, and the log does not show that",
-        hint='Drop one of the foreign keys and copy the table again; or set foreign_keys = "ignore" for the child '
-        "table: the job goes on without such changes",
+        hint=f"Drop one of the foreign keys and copy the table again; or {_IGNORE}",
     )
 
 
@@ -321,7 +323,7 @@ def _check_same(active: _Active, reference: Reference, hits: _Hits, values: Sequ
         "FOREIGN_KEY_CASCADE",
         f"{child}: a row refers to {ours} by its foreign key {reference.key.name}, and {reference.key.parent} "
         f"changed {theirs}: the collation decides if these are equal, and the log does not name it",
-        hint='foreign_keys = "ignore" for the child table goes on without such changes; or write both alike',
+        hint=f"Write both alike; or {_IGNORE}",
     )
 
 

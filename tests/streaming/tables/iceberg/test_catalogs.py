@@ -365,14 +365,14 @@ def test_a_catalog_that_hangs_is_an_error_with_a_name(
     """Its machine is frozen, or what is between lets packets vanish: the connection is there, and nothing comes."""
     # The catalog must answer in time before it hangs, also on a busy machine.
     monkeypatch.setattr("binlog_streaming.lake.iceberg.catalog.ANSWER_S", 5 if opened == "open" else 0.5)
-    with TcpProxy() as silent:
-        silent.server_port = rest.port
-        behind = Lake(replace_sink(lake.sink, catalog=rest.settings(silent.port)))
+    with TcpProxy() as proxy:
+        proxy.server_port = rest.port
+        proxied_lake = Lake(replace_sink(lake.sink, catalog=rest.settings(proxy.port)))
         if opened == "open":
-            behind.begin(1, 2)
-        silent.lose_replies()
+            proxied_lake.begin(1, 2)
+        proxy.lose_replies()
         with pytest.raises(TableError, match=r"WRITE_FAILED\] .*shop/orders cannot be read: .*timed out"):
-            behind.look()
+            proxied_lake.look()
 
 
 def test_settings_that_open_no_catalog_are_an_error_with_a_name(tmp_path: Path) -> None:
