@@ -282,10 +282,13 @@ class TableDefinition:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
         in_key = folded_names(self.primary_key)
+        is_outside = self.engine not in (None, "innodb")
+        virtual = Generated.VIRTUAL_OUTSIDE_INNODB if is_outside else Generated.VIRTUAL
         completions = ((column, column.completion()) for column in self.columns)
         columns = tuple(
             replace(
                 known,
+                generated=virtual if column.generated is Generated.VIRTUAL else column.generated,
                 sources=self._sources(column),
                 nullable=known.nullable and folded_name(column.name) not in in_key,
             )

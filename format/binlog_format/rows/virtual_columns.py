@@ -28,6 +28,8 @@ def with_absent_virtual_values(images: Images) -> Images:
         nulls = cells == codes.NULL
         if declared.generated is Generated.UNLOGGED:
             cells[nulls] = codes.ABSENT
+        elif declared.generated is Generated.STALE:
+            cells[nulls | (images.table["kind"] != codes.INSERT_KIND)] = codes.ABSENT
         else:
             left_out = _left_out_of_mysql if images.layout.vendor is Vendor.MYSQL else _left_out_of_mariadb
             cells[left_out(images, column, nulls, declared.sources)] = codes.ABSENT
@@ -36,10 +38,10 @@ def with_absent_virtual_values(images: Images) -> Images:
 
 @lru_cache(256)
 def _columns(completion: str, count: int) -> dict[int, ColumnCompletion]:
-    if Generated.UNLOGGED not in completion and Generated.REPLICATED not in completion:
+    kinds = (Generated.UNLOGGED, Generated.STALE, Generated.REPLICATED)
+    if not any(kind in completion for kind in kinds):
         return {}
     columns = LayoutCompletion.from_json(completion).columns[:count]
-    kinds = (Generated.UNLOGGED, Generated.REPLICATED)
     return {index: column for index, column in enumerate(columns) if column.generated in kinds}
 
 

@@ -11,6 +11,7 @@ from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.vendor import Vendor
 from tests.connector.schema.blocks import block_of, position, query
 
@@ -95,6 +96,19 @@ def test_length_of_keys_depends_on_the_engine() -> None:
     }  # fmt: skip
     assert key(made["InnoDB"], "ALTER TABLE t ENGINE=MyISAM") == []
     assert key("CREATE TABLE t (a INT NOT NULL, UNIQUE (a) USING HASH) ENGINE=MEMORY") == ["a"]
+
+
+def test_virtual_columns_are_outside_of_innodb_where_a_statement_names_another_engine() -> None:
+    made = "CREATE TABLE t (a INT, v INT AS (a) VIRTUAL, s INT AS (a) STORED)"
+
+    def generated(*texts: str) -> tuple[Generated | None, ...]:
+        return tuple(column.generated for column in table(*texts).completion().columns)
+
+    inside = (None, Generated.VIRTUAL, Generated.STORED)
+    outside = (None, Generated.VIRTUAL_OUTSIDE_INNODB, Generated.STORED)
+    assert generated(made) == generated(made + " ENGINE=InnoDB") == inside
+    assert generated(made + " ENGINE=Aria") == generated(made, "ALTER TABLE t ENGINE=MyISAM") == outside
+    assert generated(made + " ENGINE=Aria", "ALTER TABLE t ENGINE=InnoDB") == inside
 
 
 def test_long_key_may_have_a_hash_where_no_statement_names_the_engine() -> None:

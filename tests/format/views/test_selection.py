@@ -119,10 +119,10 @@ def test_table_map_that_is_not_read_stops_only_those_who_want_its_table(decoding
 
 
 class OneSchema:
-    """Says the same of each table. *sources*: of the VIRTUAL column `v`."""
+    """Says the same of each table. *sources*, *generated*: of the VIRTUAL column `v`."""
 
-    def __init__(self, sources: tuple[str, ...] | None = ("id",)) -> None:
-        virtual = ColumnCompletion("v", "int(11)", generated=Generated.VIRTUAL, sources=sources)
+    def __init__(self, sources: tuple[str, ...] | None = ("id",), generated: Generated = Generated.VIRTUAL) -> None:
+        virtual = ColumnCompletion("v", "int(11)", generated=generated, sources=sources)
         self._completion = LayoutCompletion((ColumnCompletion("id", "int(11)"), virtual)).to_json()
 
     def edges(self, _database: str, _table: str) -> Sequence[Position]:
@@ -180,6 +180,19 @@ def test_null_in_virtual_columns_tells_nothing_where_mariadb_logs_no_values(vers
     for version in versions:
         block = replace(_virtual_values(), server_version=version)
         assert _absent(selection, block) == [version == 100432, False]
+
+
+@pytest.mark.parametrize(("version", "is_stale"), [(100432, True), (100500, False), (None, False)])
+def test_virtual_columns_outside_of_innodb_tell_nothing_but_in_inserts_where_mariadb_logs_no_values(
+    version: int | None, is_stale: bool
+) -> None:
+    """MariaDB 10.1 and 10.2 log `''`, 0 or an earlier value in them."""
+    schema = OneSchema(generated=Generated.VIRTUAL_OUTSIDE_INNODB)
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(schema))
+    inserted = replace(_virtual_values(), server_version=version)
+    assert _absent(selection, inserted) == [is_stale, False]
+    updated = replace(_virtual_values(updated=True), server_version=version)
+    assert _absent(selection, updated) == [is_stale] * 6
 
 
 @pytest.mark.parametrize(("writer_id", "is_replica"), [(1, False), (2, True), (None, False)])

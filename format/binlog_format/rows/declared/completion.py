@@ -136,20 +136,23 @@ def _column_entry(column: ColumnCompletion) -> dict[str, object]:
 
 def as_logged(layout: TableLayout, block: Block, *, is_replicated: bool) -> TableLayout:
     """*layout*, with its VIRTUAL columns as the server that wrote *block* logs them."""
-    if Generated.VIRTUAL not in layout.completion:
+    if Generated.VIRTUAL not in layout.completion:  # also where it is outside of InnoDB
         return layout
     if not block.logs_virtual_values:
-        return replace(layout, completion=_with_virtual_as(layout.completion, Generated.UNLOGGED))
-    if is_replicated:
-        return replace(layout, completion=_with_virtual_as(layout.completion, Generated.REPLICATED))
-    return layout
+        completion = _with_virtual_as(layout.completion, Generated.UNLOGGED, Generated.STALE)
+    elif is_replicated:
+        completion = _with_virtual_as(layout.completion, Generated.REPLICATED, Generated.REPLICATED)
+    else:
+        return layout
+    return replace(layout, completion=completion)
 
 
 @lru_cache(256)
-def _with_virtual_as(text: str, generated: Generated) -> str:
+def _with_virtual_as(text: str, in_innodb: Generated, outside: Generated) -> str:
     completion = LayoutCompletion.from_json(text)
+    logged = {Generated.VIRTUAL: in_innodb, Generated.VIRTUAL_OUTSIDE_INNODB: outside}
     columns = [
-        replace(column, generated=generated) if column.generated is Generated.VIRTUAL else column
+        replace(column, generated=logged.get(column.generated, column.generated)) if column.generated else column
         for column in completion.columns
     ]
     return replace(completion, columns=tuple(columns)).to_json()

@@ -223,9 +223,13 @@ class Generated(StrEnum):
     """Way in which a column is computed from others."""
 
     VIRTUAL = "virtual"
+    VIRTUAL_OUTSIDE_INNODB = "virtual outside innodb"
+    """VIRTUAL, in a table of MyISAM, Aria or another engine that a statement names."""
     STORED = "stored"
     UNLOGGED = "unlogged"
     """VIRTUAL, in rows of a server that logs NULL for it (`Block.logs_virtual_values`)."""
+    STALE = "stale"
+    """VIRTUAL outside of InnoDB, in rows of such a server: `''`, 0 or an earlier value, but in inserts."""
     REPLICATED = "replicated"
     """VIRTUAL, in rows that came by replication, where some values tell nothing (`Block.is_replicated`)."""
 
