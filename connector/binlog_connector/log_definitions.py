@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.kept_definitions import KeptDefinitions, restored
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.catalog import Catalog, Unclear, read_schema_file
 from binlog_connector.schema.definitions import TableDefinition, TableName
@@ -103,10 +104,12 @@ class KnownStatements:
         history: Definitions of tables; `history.known_to` is the place that DDL has been read up to.
         later: Definitions that marks state in the log from `later_from` on.
         later_from: None: nobody has asked for these.
-        scope: What all statements up to a place of its own tell of names: `StatementScope.to_json`.
+        first_scope: What is given of names: `StatementScope.to_json`.
+        scope: What all statements up to a place of its own tell of names, likewise.
     """
 
     history: SchemaHistory
+    first_scope: dict[str, object]
     later: Mapping[TableName, LaterDefinition] = field(default_factory=dict)
     later_from: Position | None = None
     scope: dict[str, object] = field(default_factory=dict)
@@ -137,7 +140,7 @@ class KnownStatements:
         """Scope after all statements before *start*; it continues from the place that this process has reached."""
         log, mark = watched.log, self._scope_mark
         goes_on = mark is not None and mark.position <= start and mark.is_in(watched)
-        scope = StatementScope.from_json(self.scope if goes_on else {})
+        scope = StatementScope.from_json(self.scope if goes_on else self.first_scope)
         first = mark.position if mark is not None and goes_on else log.start_position()
         if first < start:
             server_runs = ServerRuns(log)
@@ -158,25 +161,18 @@ _Key = tuple[str, str, bool | None, str | None, str, tuple[int, int]]
 _known: dict[_Key, KnownStatements] = {}
 
 
-def known_statements(
-    watched: WatchedLog, file: SchemaFile | None = None, *, folds_names: bool | None = None, kept: str | None = None
-) -> KnownStatements:
-    """Known statements of a log; none of those from before a reset.
-
-    Args:
-        file: A schema file, which holds before all statements; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
-        kept: File of the definitions that a job keeps; None: there is none.
-    """
-    log = watched.log
+def known_statements(watched: WatchedLog, given: GivenDefinitions = NOTHING_GIVEN) -> KnownStatements:
+    """Known statements of a log; none of those from before a reset."""
+    log, file = watched.log, given.file
     file_key = ("", (0, 0)) if file is None else (file.path, file.stamp)
-    key = (log.path, log.format_name, folds_names, kept, *file_key)
+    key = (log.path, log.format_name, given.folds_names, given.kept, *file_key)
     found = _known.get(key)
     if found is None or not found.is_of(watched):
         if len(_known) >= _KNOWN_MAX:
             _known.clear()
-        history = SchemaHistory(folds_names=folds_names) if file is None else file.history(folds_names)
-        found = _known[key] = KnownStatements(history)
+        folds = given.folds_names
+        history = SchemaHistory(folds_names=folds) if file is None else file.history(folds)
+        found = _known[key] = KnownStatements(history, StatementScope(folds_names=folds).to_json())
     return found
 
 
@@ -200,33 +196,28 @@ class RangeSchemas:
     """Definitions of tables for the groups of one part of a log.
 
     Args:
-        file: What a schema file contains; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         defined_tables: Expressions of tables whose layouts get all that is defined of them; None: those get it whose
             table maps leave something open.
-        kept: File of the definitions that a job keeps; None: there is none.
     """
 
     def __init__(
         self,
         watched: WatchedLog,
         start: Position,
-        file: SchemaFile | None,
+        given: GivenDefinitions = NOTHING_GIVEN,
         *,
-        folds_names: bool | None = None,
         use: DefinitionUse = DefinitionUse.OPEN,
         defined_tables: str | None = None,
-        kept: str | None = None,
     ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
         self._start = start
         self._use = use
-        self._file = None if file is None else file.history(folds_names)
+        self._file = None if given.file is None else given.file.history(given.folds_names)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._defined = None if defined_tables is None else DefinedTables(defined_tables)
-        self._kept = kept
-        self._known = known_statements(watched, file, folds_names=folds_names, kept=kept)
+        self._kept = given.kept
+        self._known = known_statements(watched, given)
 
     @property
     def _history(self) -> SchemaHistory:

@@ -1,4 +1,4 @@
-"""The comparison of names by servers: `folded_name`, `folded_names`."""
+"""The comparison of names by servers: `folded_name`, `folded_names`, `folds_table_names`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def folded_name(name: str) -> str:
 def folded_names(names: Iterable[str]) -> frozenset[str]:
     """The names as `folded_name` gives them."""
     return frozenset(map(folded_name, names))
+
+
+def folds_table_names(lower_case_table_names: int | None) -> bool | None:
+    """True if a server takes names of tables in upper and lower case for the same, by this variable; None: not set."""
+    return None if lower_case_table_names is None else lower_case_table_names != 0
 
 
 def _folded_letter(letter: str) -> str:

@@ -205,9 +205,7 @@ def schemas_for(
     return RangeSchemas(
         watched,
         start,
-        file,
-        folds_names=options.folds_names,
+        options.given_definitions(file),
         use=DefinitionUse.of(types=options.declared_types, declarations=options.messages is not None),
         defined_tables=options.defined_tables,
-        kept=options.kept_definitions,
     )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import Edge, StartMoment
+from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.options.option_values import (
     BATCH_ONLY,
     OPTION_NAMES,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_connector.following.starts import Start
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.rules.row_rules import TableRules
     from binlog_format.log.log import Log
 
@@ -229,6 +231,10 @@ class SourceOptions:
         view = View(log.traits.views[0]) if is_open else self.view
         check_log(log, self.given, view)
         return self if view is self.view else replace(self, view=view)
+
+    def given_definitions(self, file: SchemaFile | None) -> GivenDefinitions:
+        """Definitions that the query has beside its log. *file*: of `schema_file`, read."""
+        return GivenDefinitions(file, self.kept_definitions, self.folds_names)
 
     @property
     def refuses_statements(self) -> bool:

@@ -133,11 +133,12 @@ class RangeReader:
         from binlog_connector.schema.row_format import RowFormat, only_rows
 
         tables, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
+        given = self.options.given_definitions(self.schema_file)
         row_format = RowFormat(
             tables,
             table=self.options.table,
             folds_names=self.options.folds_names,
-            scope_before=lambda: known_statements(watched).scope_before(watched, partition.start),
+            scope_before=lambda: known_statements(watched, given).scope_before(watched, partition.start),
             schemas=schemas,
         )
         tells_text = self.options.rules is None

@@ -16,6 +16,7 @@ from pyspark.sql import types as spark
 
 from binlog_connector.following.starts import initial_offset_or_gap
 from binlog_connector.following.watched import file_start
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.log_definitions import DefinitionUse, RangeSchemas
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.starts import Start
     from binlog_connector.following.watched import WatchedLog
-    from binlog_connector.log_definitions import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
 
@@ -106,7 +106,7 @@ def find_layout(
     watched: WatchedLog,
     table: str,
     start: Start,
-    file: SchemaFile | None,
+    given: GivenDefinitions = NOTHING_GIVEN,
     *,
     declared_types: bool = False,
     defined_tables: str | None = None,
@@ -114,25 +114,24 @@ def find_layout(
     """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
 
     The file of the start is read first, then the files after it, then those before it, the last ones first; the first
-    rows that are met end that. A table without any rows is as in *file*.
+    rows that are met end that. A table without any rows is as in the schema file.
 
     Args:
         table: `database.table`.
-        file: A schema file; None: there is none.
         declared_types: See `RangeSchemas`.
     """
     begin = initial_offset_or_gap(watched, start)[0].position
     seen: set[str] = set()
     for part in itertools.chain([(begin, None)], _before(watched, begin)):
         found = None
-        for layout in _layouts(_Look(watched, table, file, declared_types, defined_tables), part, seen):
+        for layout in _layouts(_Look(watched, table, given, declared_types, defined_tables), part, seen):
             found = layout
             if part[1] is None:
                 return found
         if found is not None:
             return found
     database, _, name = table.partition(".")
-    definition = None if file is None else file.definition(database, name)
+    definition = None if given.file is None else given.file.definition(database, name)
     if definition is not None and definition.columns is not None:
         vendor = next((block.vendor for block in watched.log.blocks(skips_purged=True)), Vendor.MARIADB)
         return declared_layout(database, name, definition.completion(), vendor)
@@ -157,7 +156,7 @@ def _before(watched: WatchedLog, end: Position) -> Iterator[_Range]:
 class _Look:
     watched: WatchedLog
     table: str
-    file: SchemaFile | None
+    given: GivenDefinitions
     declared_types: bool
     defined_tables: str | None
 
@@ -165,7 +164,7 @@ class _Look:
         return RangeSchemas(
             self.watched,
             start,
-            self.file,
+            self.given,
             use=DefinitionUse.of(types=self.declared_types, declarations=False),
             defined_tables=self.defined_tables,
         )

@@ -44,7 +44,6 @@ class BinlogDataSource(DataSource):
         options = SourceOptions.parse(self.options)
         decoding = make_decoding(options, None)
         layout: TableLayout | None = None
-        schema_file = _schema_file(options)
         with open_watched(options) as watched:
             options = options.of_log(watched.log)
             if options.view is View.LOGS:
@@ -58,7 +57,7 @@ class BinlogDataSource(DataSource):
                     watched,
                     options.table,
                     options.start,
-                    schema_file,
+                    options.given_definitions(_schema_file(options)),
                     declared_types=options.declared_types,
                     defined_tables=options.defined_tables,
                 )

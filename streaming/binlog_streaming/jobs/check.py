@@ -332,7 +332,7 @@ def _with_state(
 
 def _waiting(names: Iterable[str], job: Job, job_state: JobState) -> list[TableName]:
     """The tables of *names* that wait for their snapshots."""
-    tables = map(TableSelection(job.tables, job.source.exclude_tables).find, map(TableName.parse, names))
+    tables = map(TableSelection.of(job).find, map(TableName.parse, names))
     waiting = (table.name for table in tables if table is not None and job_state.waits(table))
     return [name for name in waiting if name not in job_state.set_aside]
 

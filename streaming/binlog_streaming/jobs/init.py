@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
+from binlog_format.names import folds_table_names
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.source_file import with_places
 from binlog_streaming.job_state.record_keeper import begins_with_first
@@ -78,8 +79,8 @@ def init_text(
     with open_log(path) as opened:
         if opened.events is not None:
             return _event_init_text(opened.events, path, table_format)
-    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
-    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
+    folds = folds_table_names(lower_case_table_names)
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds)
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
     unknown, known = _sorted_out(found)
@@ -164,8 +165,8 @@ def publish_init_text(
     """
     with open_log(path) as opened:
         require_changes(opened)
-    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
-    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
+    folds = folds_table_names(lower_case_table_names)
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds)
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     unknown, known = _sorted_out(log.tables)
     comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]

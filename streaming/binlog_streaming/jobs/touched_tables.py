@@ -15,13 +15,14 @@ from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.log.search import end_of_gtids
+from binlog_format.names import folded_name
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.settings.choices import OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.table_changes import StatementChange
@@ -37,7 +38,7 @@ class TouchedTables:
 
     def __init__(self, watched: WatchedLog, job: Job) -> None:
         self._watched = watched
-        self._selection = TableSelection(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection.of(job)
         self._decoding = job.source.decoding()
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
         self._between: dict[tuple[str, str], frozenset[TableName] | None] = {}
@@ -110,7 +111,8 @@ class TouchedTables:
         from binlog_format.views.snapshot_events import SnapshotEvents
 
         tables = TableFilter(self._options.table_expressions, self._options.exclude_tables)
-        selection, snapshots, scope = Selection(tables, groups), SnapshotEvents(), StatementScope()
+        selection, snapshots = Selection(tables, groups), SnapshotEvents()
+        scope = StatementScope(folds_names=self._selection.folds_names)
         for block in self._watched.log.committed_blocks(start, stop):
             _, resolved = snapshots.take(block, selection.resolved(block))
             for touched in filter(selection.wants, resolved):
@@ -125,12 +127,18 @@ class TouchedTables:
         if isinstance(change, EventsLost):
             return []
         if isinstance(change, DatabaseDropped):
-            unnamed.dropped.add(change.database)
+            unnamed.dropped.update((change.database, folded_name(change.database)))
             return []
         if isinstance(change, RowsChanged) and not isinstance(change, RowsMoved):
             unnamed.is_any |= change.names is None
-            return [name for name in change.names or () if self._asks_for_rows(name)]
-        return names_of(change)
+            return list(filter(self._asks_for_rows, self._spelled(change.names or ())))
+        return self._spelled(names_of(change))
+
+    def _spelled(self, names: Iterable[TableName]) -> list[TableName]:
+        # Where it is not set how the server compares names, a table counts rather as touched.
+        if self._selection.folds_names is False:
+            return list(names)
+        return [spelling for name in names for spelling in name.spellings]
 
 
 @dataclass(slots=True)

@@ -162,20 +162,14 @@ class CascadeLog:
             columns: Of these, updates do.
         """
         options, file = self._options(), self._schema_file()
+        given = self.job.given_definitions(file)
         with WatchedLog(options.path, options.format) as watched:
             schemas = schemas_for(options, watched, start, file)
             assert schemas is not None
 
             def ends_of(layout: TableLayout, position: Position) -> RowEnds:
                 try:
-                    schemas_there = RangeSchemas(
-                        watched,
-                        position,
-                        file,
-                        folds_names=self.job.source.folds_names,
-                        kept=self.job.kept_definitions,
-                    )
-                    known = schemas_there.definition(parent)
+                    known = RangeSchemas(watched, position, given).definition(parent)
                 except SchemaError:  # a statement about it was not understood
                     known = None
                 return row_ends(layout, known)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.snapshots import PlannedSnapshot
-    from binlog_streaming.settings import TableRule
+    from binlog_streaming.settings import Job, TableRule
 
 
 Written = Mapping[TableName, frozenset[Mode]]
@@ -179,6 +179,11 @@ class TableSelection:
         self.folds_names = folds_names
         self._filters = [(TableFilter(rule.select, exclude), rule) for rule in rules]
         self._not_excluded = TableFilter(None, exclude)
+
+    @classmethod
+    def of(cls, job: Job) -> TableSelection:
+        """The tables of *job*."""
+        return cls(job.tables, job.source.exclude_tables, job.source.folds_names)
 
     def find(self, name: TableName) -> SelectedTable | None:
         """The table, if it is selected, or the ghost of one that is."""

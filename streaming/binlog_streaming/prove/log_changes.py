@@ -169,7 +169,7 @@ class LogChanges:
     def _plan(self, rows: list[Row]) -> BatchPlan:
         keeper = RecordKeeper(self._job)
         keeper.changes()
-        selection = TableSelection(self._job.tables, self._job.source.exclude_tables)
+        selection = TableSelection.of(self._job)
         log = CascadeLog(self._job)
         try:
             return plan_batch(

@@ -287,7 +287,7 @@ class JobProof:
     def _prove(
         self, session: ServerSession, table: ServerTable, mode: Mode, state: ProvedJobState, limit: TimeLimit
     ) -> ProofResult:
-        selected = TableSelection(self.job.tables, self.job.source.exclude_tables).find(table.name)
+        selected = TableSelection.of(self.job).find(table.name)
         assert selected is not None, "a rule selects it"
         uri = selected.uri(self.job.sink.directory, mode)
         tell, sample = limit.checked(self.on_progress), sample_of(self.sample)

@@ -79,7 +79,7 @@ class JobSide:
         return table.uri(self.job.sink.directory, mode)
 
     def _table(self, name: TableName) -> SelectedTable | None:
-        return TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
+        return TableSelection.of(self.job).find(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 
+from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.rules.row_rule import GeneratedColumns, RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
+from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_streaming.settings.choices import (
     DEFAULT_FORMAT,
@@ -33,6 +35,9 @@ from binlog_streaming.settings.choices import (
     UnknownValues,
     parse_milliseconds,
 )
+
+if TYPE_CHECKING:
+    from binlog_connector.log_definitions import SchemaFile
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -85,7 +90,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
     @property
     def folds_names(self) -> bool | None:
         """True if names of tables in upper and lower case are the same; None: it is not set."""
-        return None if self.lower_case_table_names is None else self.lower_case_table_names != 0
+        return folds_table_names(self.lower_case_table_names)
 
     @property
     def starts_at_the_beginning(self) -> bool:
@@ -284,6 +289,10 @@ class Job(JobSettings, frozen=True):
         source = self.source
         leaves_out = source.ignore_domain_ids is not None or source.ignore_server_ids is not None
         return Evidence.OFF if leaves_out else self.evidence
+
+    def given_definitions(self, file: SchemaFile | None = None) -> GivenDefinitions:
+        """Definitions that the job has beside its log. *file*: its schema file, if that is asked."""
+        return GivenDefinitions(file, self.kept_definitions, self.source.folds_names)
 
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source, without the path: tables that no rule wants are left out there already."""

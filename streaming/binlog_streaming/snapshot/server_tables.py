@@ -180,7 +180,7 @@ class JobTables:
         keeper.changes()
         record = keeper.record
         self.has_begun = checkpoint is not None and checkpoint.batch_id is not None
-        self._selection = TableSelection(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection.of(job)
         self._written = {TableName(*name) for name in record.tables}
         self._targets = {(TableName(database, table), mode) for database, table, mode in record.targets}
         self._complete = {TableName(*name) for name in record.complete}

@@ -111,7 +111,7 @@ class _ComponentRun:
         self._run = run
         self._component = component
         self._log = log
-        self._facts = LogFacts(log, run.schema_file, run.kept_definitions, run.folds_names)
+        self._facts = LogFacts(log, run.given)
         self._tallies: dict[str, TableProgress] = {}
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets that may state something from before the batch when all steps are done.

@@ -119,12 +119,10 @@ class BatchContext:
             job.decoding(),
             self.gtid_position,
             job.on_error,
-            schema_file,
+            job.given_definitions(schema_file),
             CascadeLog(job),
             WantedEvidence.of(job),
             self.watched,
-            kept_definitions=job.kept_definitions,
-            folds_names=job.source.folds_names,
             defined=self.defined,
         )
 
@@ -140,7 +138,7 @@ class BatchContext:
     def plan(self, rows: Iterable[Row]) -> BatchPlan:
         """Plan the batch; *rows* are those of the view `tables`."""
         job = self.job
-        selection = TableSelection(job.tables, job.source.exclude_tables, job.source.folds_names)
+        selection = TableSelection.of(job)
         return plan_batch(
             rows,
             job.decoding(),
@@ -184,9 +182,8 @@ class ComponentWriter:
             None: it has to be done as a whole.
         """
         run = self.run
-        division = Division(
-            tasks, task_count, self.log_path, run.sink, run.decoding, run.kept_definitions, run.folds_names
-        )
+        given = run.given._replace(file=None)  # parts do not ask it, and tasks need not be sent it
+        division = Division(tasks, task_count, self.log_path, run.sink, run.decoding, given)
         try:
             return self._write(component, division)
         except RefutedPartError:  # it will not get far, and who has all of it can name what is wrong

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.rows.decoding import DEFAULT_DECODING
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -63,14 +63,12 @@ class BatchRun:
         position: Where the log goes on after the batch.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         on_error: What becomes of a component with a table that cannot go on.
-        schema_file: Its tables; None: none, or it is not used.
+        given: Definitions that the job has beside the log; without a schema file if the batch does not use it.
         cascade_log: Reads rows of parents that have no targets; None: there are no foreign keys to follow.
         evidence: What is compared of rows that change, of tables that do not set it themselves.
         watched: What the job remembers of targets, by their place.
         compares_all: All rows that change are compared as a whole, whatever is set: a part of a step was contradicted,
             and is to be named.
-        kept_definitions: File of the definitions that the job keeps; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         defined: Tables of which statements or marks define, after the batch, what no table map has; None: not known.
     """
 
@@ -81,13 +79,11 @@ class BatchRun:
     decoding: Decoding = DEFAULT_DECODING
     gtid_position: str | None = None
     on_error: OnError = OnError.STOP
-    schema_file: SchemaFile | None = None
+    given: GivenDefinitions = NOTHING_GIVEN
     cascade_log: CascadeLog | None = None
     evidence: WantedEvidence = field(default_factory=WantedEvidence)
     watched: Mapping[str, Watched] = field(default_factory=dict)
     compares_all: bool = False
-    kept_definitions: str | None = None
-    folds_names: bool | None = None
     defined: frozenset[TableName] | None = None
 
     def check_source(self, tables: Collection[TableName], target: Target) -> None:

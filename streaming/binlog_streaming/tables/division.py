@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from binlog_connector.crash_points import reached
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.row_batches import outlined
@@ -71,8 +72,7 @@ class Division:
 
     Attributes:
         task_count: How many tasks may help each other with a step.
-        kept_definitions: File of the definitions that the job keeps; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+        given: Definitions that the job has beside the log.
         targets: Makes targets; None: those of the sink's format.
     """
 
@@ -81,8 +81,7 @@ class Division:
     log_path: str
     sink: Sink
     decoding: Decoding
-    kept_definitions: str | None = None
-    folds_names: bool | None = None
+    given: GivenDefinitions = NOTHING_GIVEN
     targets: TargetFactory | None = None
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
@@ -140,8 +139,7 @@ class DividedRows:
             part_count=part_count(self.step, division.task_count),
             completing=content.completing,
             evidence=self.evidence,
-            kept_definitions=division.kept_definitions,
-            folds_names=division.folds_names,
+            given=division.given,
         )
         parts = self._written(writer, target)
         reached(CrashPoint.PARTS_WRITTEN)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
@@ -78,8 +79,7 @@ class PartsWriter:
         part_count: In how many parts, or shards, the step is merged.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         evidence: What the rows prove of the target; None: nothing.
-        kept_definitions: File of the definitions that the job keeps; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+        given: Definitions that the job has beside the log.
     """
 
     log_path: str
@@ -98,8 +98,7 @@ class PartsWriter:
     part_count: int
     completing: bool = False
     evidence: RowEvidence | None = None
-    kept_definitions: str | None = None
-    folds_names: bool | None = None
+    given: GivenDefinitions = NOTHING_GIVEN
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Write *step* with tasks; none of its rows replaces another."""
@@ -271,7 +270,7 @@ class PartsWriter:
             yield self._content(log, row_batches).images[1]
 
     def _content(self, log: Log, row_batches: Sequence[RowBatch]) -> RowsContent:
-        facts = LogFacts(log, kept=self.kept_definitions, folds_names=self.folds_names)
+        facts = LogFacts(log, self.given)
         return RowsContent(self.source_table, row_batches, self.decoding, self.rule, facts, self.columns)
 
     def _row_batches(self, log: Log, indexes: Iterable[bytes]) -> Iterator[list[RowBatch]]:

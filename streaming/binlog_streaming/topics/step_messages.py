@@ -21,6 +21,7 @@ from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEAD
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.following.debezium_offset import of_group, rows_taken
+from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
 from binlog_connector.options.source_options import SourceOptions
@@ -198,23 +199,21 @@ class StepMessages:
         groups = replace(step.groups, ignored_domains=source.ignored_domains, ignored_servers=source.ignored_servers)
         start = step.start.position
         self._definitions.bring_to(step.watched, start)
-        folds_names = self._job.source.folds_names
+        given = GivenDefinitions(self._schema_file, self._job.kept_definitions, source.folds_names)
         schemas = RangeSchemas(
             step.watched,
             start,
-            self._schema_file,
-            folds_names=folds_names,
+            given,
             use=DefinitionUse.of(types=bool(source.declared_types), declarations=not self.options.is_first_version),
             defined_tables=self._job.defined_tables,
-            kept=self._job.kept_definitions,
         )
         marks: list[Mapping[str, Any]] = []
         blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records, marks))
         if source.fail_on_statement:
             row_format = RowFormat(
                 self._tables,
-                folds_names=folds_names,
-                scope_before=lambda: known_statements(step.watched).scope_before(step.watched, start),
+                folds_names=source.folds_names,
+                scope_before=lambda: known_statements(step.watched, given).scope_before(step.watched, start),
                 schemas=schemas,
             )
             tells_text = self._decoding.rules is None

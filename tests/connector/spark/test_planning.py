@@ -135,7 +135,7 @@ def test_transaction_through_more_files_than_a_trigger_may_read_is_taken_whole(t
 def test_layout_of_a_table_is_found_in_the_first_file(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = Reads(monkeypatch)
     with WatchedLog(str(many)) as watched:
-        assert find_layout(watched, "shop.orders", Edge.EARLIEST, None).full_name == "shop.orders"
+        assert find_layout(watched, "shop.orders", Edge.EARLIEST).full_name == "shop.orders"
     assert len(reads.numbers()) < FILES // 2, "what a block takes, and what is read ahead"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.log_definitions import known_statements
 from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
@@ -85,3 +86,11 @@ def test_what_statements_before_a_part_say_is_read_on_from_where_it_was_known() 
         assert known_statements(watched).scope_before(watched, start).to_json() != whole
         part = known_statements(watched).scope_before(watched, middle).to_json()
         assert known_statements(watched).scope_before(watched, end).to_json() == whole != part
+
+
+@pytest.mark.parametrize("folds", [True, False, None])
+def test_statements_before_a_part_are_understood_with_names_as_the_server_compares_them(folds: bool | None) -> None:
+    with WatchedLog(str(SERVER_CASES / "mariadb-10.11" / "ops")) as watched:
+        (middle,) = watched.log.split(watched.log.start_position(), watched.log.end_position(), 2)
+        known = known_statements(watched, GivenDefinitions(folds_names=folds))
+        assert known.scope_before(watched, middle).names.folds is folds

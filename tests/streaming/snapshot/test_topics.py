@@ -99,7 +99,7 @@ def messages(log: Path, options: EnvelopeOptions, encoding: Any = None) -> list[
     copied = CopiedTables(PREFIX)
     with open_log(str(log)) as opened, WatchedLog(str(log)) as watched:
         copied.enter(opened.committed_blocks)
-        schemas = RangeSchemas(watched, opened.start_position(), None, use=DefinitionUse.TYPES)
+        schemas = RangeSchemas(watched, opened.start_position(), use=DefinitionUse.TYPES)
         view = MessagesView(
             options,
             tables=TableFilter(r"shop\..*"),

@@ -57,7 +57,7 @@ def totals(rows: list[dict[str, Any]]) -> list[object]:
 def changefeed(log: Path, begin: Position | None = None, **given: str) -> list[dict[str, Any]]:
     options = SourceOptions.parse({"path": str(log), "view": "changefeed", "table": "w.l", **given})
     with WatchedLog(str(log)) as watched:
-        layout = find_layout(watched, "w.l", options.start, None, defined_tables=options.defined_tables)
+        layout = find_layout(watched, "w.l", options.start, defined_tables=options.defined_tables)
         start = watched.log.start_position()
         end = watched.log.span(start).end
     schema = make_view(options, decoding=make_decoding(options, None)).schema(layout)

@@ -12,6 +12,7 @@ import typer
 
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.messages import count_text
+from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
@@ -160,7 +161,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     _check(view, table, output, file)
-    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    folds_names = folds_table_names(lower_case_table_names)
     dump = None if schema_file is None else str(schema_file)
     history = SchemaHistory.from_schema_file(dump, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)

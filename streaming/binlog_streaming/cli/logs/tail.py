@@ -17,6 +17,7 @@ from rich.logging import RichHandler
 
 from binlog_format.errors import OptionError, StartError
 from binlog_format.log.log import parse_edge
+from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.cli.logs.ranges import StartOption
@@ -155,7 +156,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     _log_warnings()
-    folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
+    folds_names = folds_table_names(lower_case_table_names)
     file = None if schema_file is None else str(schema_file)
     schemas = SchemaHistory.from_schema_file(file, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules)

@@ -94,7 +94,7 @@ class ReplayTables:
 
     def __init__(self, job: Job, names: Iterable[TableName], job_checkpoint: Checkpoint | None = None) -> None:
         self._job = job
-        self._selection = TableSelection(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection.of(job)
         self._names = sorted(names)
         self._job_checkpoint = job_checkpoint
 
@@ -323,7 +323,7 @@ def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
             at=Place(job.checkpoint),
             hint="Let it finish the batch first: binlog-stream run JOB.toml --once",
         )
-    selected = TableSelection(job.tables, job.source.exclude_tables)
+    selected = TableSelection.of(job)
     rules = ((name, selected.rule(name)) for name in names)
     tables = tuple(msgspec.structs.replace(rule, select=re.escape(str(name))) for name, rule in rules if rule)
     end = checkpoint.offset.gtid.advanced_by(checkpoint.offset.skip_gtid)

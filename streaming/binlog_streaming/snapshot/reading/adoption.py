@@ -79,7 +79,7 @@ def plan_adoption(job: Job, table: str, at: LogPoint | GtidPoint) -> Adoption:
         SchemaError: `SCHEMA_CHANGED`: its columns are not those of the log; `NO_COLUMN_METADATA`: these are not known.
     """
     name = TableName.parse(table)
-    selected = TableSelection(job.tables, job.source.exclude_tables).find(name)
+    selected = TableSelection.of(job).find(name)
     if selected is None or selected.is_aside:
         raise OptionError("INVALID_VALUE", f"--table {table}: no [[tables]] of the job selects it")
     rule = selected.rule

@@ -201,8 +201,7 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
 
         @functools.cache
         def schemas() -> RangeSchemas:
-            end, folds = watched.log.end_position(), job.source.folds_names
-            return RangeSchemas(watched, end, schema_file, folds_names=folds, kept=job.kept_definitions)
+            return RangeSchemas(watched, watched.log.end_position(), job.given_definitions(schema_file))
 
         for table in tables:
             name, is_described = table.table.name, metadata in (None, "FULL")

@@ -78,7 +78,7 @@ class RowsWriter:
     def __init__(self, job: Job, query_id: str, batch_id: int, offset: SourceOffset, place: RowsPlace) -> None:
         self.place = place
         self._job = job
-        self._selection = TableSelection(job.tables, job.source.exclude_tables)
+        self._selection = TableSelection.of(job)
         self._run = BatchRun(
             query_id, batch_id, job.sink, offset.position, job.decoding(), str(offset.gtid) or None, OnError.STOP
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.log_definitions import RangeSchemas
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
@@ -22,7 +23,6 @@ from binlog_streaming.modes.row_batches import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.table_changes import TableCreated
@@ -45,15 +45,11 @@ class LogFacts:
 
     Attributes:
         log: Where to look; None: there is none, and images leave nothing out.
-        schema_file: Tables of a schema file, as they are before all statements.
-        kept: File of the definitions that a job keeps; None: there is none.
-        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+        given: Definitions that the job has beside it.
     """
 
     log: Log | None
-    schema_file: SchemaFile | None = None
-    kept: str | None = None
-    folds_names: bool | None = None
+    given: GivenDefinitions = NOTHING_GIVEN
 
     def definition_before(
         self, name: TableName, statement: DdlStatement, layout: TableLayout | None = None
@@ -91,7 +87,7 @@ class LogFacts:
         return self._merged(lambda watched: self._schemas(watched, position).definition(name), layout)
 
     def _schemas(self, watched: WatchedLog, position: Position) -> RangeSchemas:
-        return RangeSchemas(watched, position, self.schema_file, folds_names=self.folds_names, kept=self.kept)
+        return RangeSchemas(watched, position, self.given)
 
     def _merged(
         self, find: Callable[[WatchedLog], TableDefinition | None], layout: TableLayout | None
@@ -121,7 +117,8 @@ class LogFacts:
         found = _Found({})
         end = max(row_batch.end() for row_batch in itertools.compress(row_batches, lacks)).position
         with _lock, self._watched() as watched:
-            schemas = RangeSchemas(watched, end, None, folds_names=self.folds_names, kept=self.kept)
+            # What the schema file states is in the layouts already.
+            schemas = RangeSchemas(watched, end, self.given._replace(file=None))
             for row_batch, lacking in zip(row_batches, lacks, strict=True):
                 parts += found.parts(row_batch, schemas) if lacking else [row_batch]
         parts.sort(key=RowBatch.start)

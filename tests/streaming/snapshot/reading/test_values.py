@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_format import open_log
 from binlog_format.errors import ServerError
@@ -47,7 +48,7 @@ def logged_rows(job: Job, table: str) -> dict[int, dict[str, Any]]:
     """Rows of INSERTs in the log, by id."""
     schema = None if job.source.schema_file is None else SchemaFile.read(job.source.schema_file)
     with WatchedLog(job.source.path) as watched:
-        schemas = RangeSchemas(watched, watched.log.end_position(), schema)
+        schemas = RangeSchemas(watched, watched.log.end_position(), GivenDefinitions(schema))
     with open_log(job.source.path) as log:
         batches = log.changes(table=table, decoding=Decoding(schemas=schemas))
         return {row["after"]["id"]: row["after"] for batch in batches for row in batch.to_pylist()}

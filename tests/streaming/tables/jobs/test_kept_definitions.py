@@ -18,6 +18,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.given_definitions import NOTHING_GIVEN
 from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError, OptionError
@@ -290,7 +291,7 @@ def defined(path: Path, end: SourceOffset, keeping: Job | None) -> TableDefiniti
     """What a new process knows of the table at a place."""
     forget_all()
     with WatchedLog(str(path), None) as watched:
-        schemas = RangeSchemas(watched, end.position, None, kept=None if keeping is None else keeping.kept_definitions)
+        schemas = RangeSchemas(watched, end.position, NOTHING_GIVEN if keeping is None else keeping.given_definitions())
         return schemas.definition(NAME)
 
 
@@ -390,7 +391,7 @@ def test_a_schema_file_made_after_a_statement_that_was_not_understood_counts(tmp
         dump.write_text("USE shop; CREATE TABLE orders (id INT PRIMARY KEY, remark TEXT);")
         forget_all()
         with WatchedLog(str(tmp_path / "log"), None) as watched:
-            schemas = RangeSchemas(watched, end, SchemaFile.read(str(dump)), kept=job.kept_definitions)
+            schemas = RangeSchemas(watched, end, job.given_definitions(SchemaFile.read(str(dump))))
             found = schemas.definition(NAME)
     assert found is not None
     assert [column.name for column in found.columns or ()] == ["id", "remark"]
