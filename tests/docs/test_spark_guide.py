@@ -68,7 +68,7 @@ def test_table_of_options_is_the_one_in_the_code() -> None:
         ("unsignedBigintHandling", set(UnsignedBigintHandling)),
         ("binaryHandling", set(BinaryHandling)),
         ("timePrecision", set(TimePrecision)),
-        ("messageVersion", {"1", "2"}),
+        ("messageVersion", {"1", "2", "3"}),
     ],
 )
 def test_values_of_an_option_are_those_in_the_code(name: str, values: set[str]) -> None:

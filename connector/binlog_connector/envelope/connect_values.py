@@ -54,12 +54,14 @@ class ConnectColumn:
     Attributes:
         full_name: `database.table.column`, for errors.
         schema: Its field in a schema of Kafka Connect.
+        key_schema: The same in the schema of a key.
         style: How its values are written as JSON.
     """
 
     name: str
     full_name: str
     schema: Schema
+    key_schema: Schema
     style: JsonStyle
     _convert: Convert
 
@@ -137,9 +139,10 @@ def connect_column(
         schema = {"type": form.kind, "fields": list(form.fields), **{k: v for k, v in schema.items() if k != "type"}}
     if form.items is not None:
         schema = {"type": form.kind, "items": schema_of(form.items), **{k: v for k, v in schema.items() if k != "type"}}
-    return ConnectColumn(
-        column.name, column_name(layout, index), field_of(column.name, schema), form.style, form.convert
-    )
+    field = field_of(column.name, schema)
+    # Zero dates are refused in keys (`TableEnvelope`), so only NULL can be null there.
+    of_key = {**field, "optional": column.nullable} if options.dates_of_keys_have_values else field
+    return ConnectColumn(column.name, column_name(layout, index), field, of_key, form.style, form.convert)
 
 
 def _default_of(form: ValueForm, default: pa.Scalar, kind: pa.DataType) -> Schema:

@@ -152,7 +152,7 @@ class TableEnvelope:
             return cls(layout, columns, key, wrapping(None), wrapping(None), template, attributes, is_copied)
         name = options.schema_name(layout.full_name)
         fields = [column.schema for column in columns]
-        of_key = key_schema([fields[index] for index in key], name)
+        of_key = key_schema([columns[index].key_schema for index in key], name)
         is_flat = options.format is EnvelopeFormat.FLAT
         value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
         if is_event:

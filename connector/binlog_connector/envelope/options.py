@@ -82,7 +82,7 @@ class MessageOperation(StrEnum):
     """All rows at once."""
 
 
-FIRST_MESSAGES, CURRENT_MESSAGES = 1, 2
+FIRST_MESSAGES, CURRENT_MESSAGES = 1, 3
 """Versions of messages; each later one is nearer to Debezium's, and has other types and schemas than the one before."""
 
 
@@ -109,8 +109,8 @@ class EnvelopeOptions:
             is not known.
         key_columns: Names of the columns that make the key, by `database.table`; default: the primary key.
         files_before: Added to the number of the file in total orders: they go on after those of the logs before.
-        version: Of messages, which a consumer of a topic sees in `source.version`; one of `FIRST_MESSAGES` and
-            `CURRENT_MESSAGES`.
+        version: Of messages, which a consumer of a topic sees in `source.version`; from `FIRST_MESSAGES`
+            to `CURRENT_MESSAGES`.
     """
 
     topic_prefix: str
@@ -138,6 +138,11 @@ class EnvelopeOptions:
     def is_first_version(self) -> bool:
         """True for messages as earlier versions of this program made them."""
         return self.version == FIRST_MESSAGES
+
+    @property
+    def dates_of_keys_have_values(self) -> bool:
+        """True where the schema of a key says so of dates that are NOT NULL, as Debezium's does; from version 3 on."""
+        return self.version > 2
 
     def schema_name(self, table: str) -> str:
         """First part of the names of a table's schemas, whose full name is *table*."""

@@ -235,7 +235,7 @@ OPTIONS = (
     Option("unsignedBigintHandling", "long"),
     Option("binaryHandling", "bytes"),
     Option("timePrecision", "adaptive_time_microseconds"),
-    Option("messageVersion", "2"),
+    Option("messageVersion", "3"),
 )
 """All options, in the order of the documentation."""
 

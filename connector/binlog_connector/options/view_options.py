@@ -45,7 +45,7 @@ MESSAGE_OPTIONS = (
 )
 """Options that count beside `kafkaValue` alone."""
 _NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision sets what TIME becomes"}
-_VERSIONS = (str(FIRST_MESSAGES), str(CURRENT_MESSAGES))
+_VERSIONS = tuple(str(version) for version in range(FIRST_MESSAGES, CURRENT_MESSAGES + 1))
 _PLACES = ("prefix", "database", "table")
 
 

@@ -165,8 +165,8 @@ def _check_topics(sink: KafkaSink) -> None:
             raise Mistake(("sink", name), f"expected {mistake}, got {template!r}")
     if sink.source_name is not None and not is_topic_name(sink.source_name):
         raise Mistake(("sink", "source_name"), f"expected {NAME_EXPECTED}, got {sink.source_name!r}")
-    if sink.message_version not in (None, FIRST_MESSAGES, CURRENT_MESSAGES):
-        expected = f"{FIRST_MESSAGES} or {CURRENT_MESSAGES}"
+    if sink.message_version not in (None, *range(FIRST_MESSAGES, CURRENT_MESSAGES + 1)):
+        expected = f"{FIRST_MESSAGES} to {CURRENT_MESSAGES}"
         raise Mistake(("sink", "message_version"), f"expected {expected}, got {sink.message_version}")
     for name, count in (("partitions", sink.partitions), ("replication", sink.replication)):
         if count is not None and count < 1:

@@ -82,7 +82,7 @@ KAFKA_SINK = (
         '"shop"',
     ),
     Setting(
-        "message_version", "1: messages as earlier versions made them (docs/upgrade.md); default: the newest.", "1"
+        "message_version", "1 or 2: messages as earlier versions made them (docs/upgrade.md); default: the newest.", "1"
     ),
     Setting("topic", "Topic of a table; other characters than letters, digits, dots, _ and - become _."),
     Setting("partitions", "Create missing topics, with this number of partitions; default: none is created.", "1"),

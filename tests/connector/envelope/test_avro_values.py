@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 from decimal import Decimal
@@ -55,7 +56,7 @@ def _exact(column: Column, value: Any) -> Any:
 
 def _written(column: Column, values: list[Any], options: EnvelopeOptions) -> tuple[Encoded, str]:
     connect = _connect(column, options)
-    part = column_part(connect, connect.values(column_array(column, values)))
+    part = column_part(connect, connect.schema, connect.values(column_array(column, values)))
     return Encoded.of([part], len(values)), avro_schema(struct_of([connect.schema], name="shop.shop.orders.Value"))
 
 
@@ -93,7 +94,7 @@ def test_slices_of_arrays_are_read_from_their_start(data: st.DataObject) -> None
     start = data.draw(st.integers(0, len(values)))
     connect = _connect(column, MODES[0])
     whole = connect.values(column_array(column, values))
-    part = Encoded.of([column_part(connect, whole.slice(start))], len(values) - start)
+    part = Encoded.of([column_part(connect, connect.schema, whole.slice(start))], len(values) - start)
     assert part.data.tobytes() == _written(column, values[start:], MODES[0])[0].data.tobytes()
 
 
@@ -143,4 +144,16 @@ def test_null_where_there_is_none_is_an_error() -> None:
     column = Column("c", ColumnType.LONG, 0, nullable=False, unsigned=False)
     connect = _connect(column, MODES[0])
     with pytest.raises(UnsupportedError, match=r"MESSAGE_VALUE\] shop.orders.c: value 1: NULL in a column"):
-        column_part(connect, column_array(column, [1, None]))
+        column_part(connect, connect.schema, column_array(column, [1, None]))
+
+
+def test_a_date_of_a_key_is_in_no_union() -> None:
+    """A zero date is null in a row, and refused in a key."""
+    column = Column("c", ColumnType.DATE, 0, nullable=False)
+    connect = _connect(column, MODES[0])
+    values = connect.values(column_array(column, [datetime.date(1970, 1, 2)]))
+    row, key = (
+        Encoded.of([column_part(connect, schema, values)], 1).data.tobytes()
+        for schema in (connect.schema, connect.key_schema)
+    )
+    assert (row, key) == (b"\x02\x02", b"\x02")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.envelope.connect_values import connect_column
 from binlog_connector.envelope.options import (
+    CURRENT_MESSAGES,
     FIRST_MESSAGES,
     BinaryHandling,
     DecimalHandling,
@@ -241,6 +242,16 @@ def test_a_date_that_can_be_zero_is_optional_in_a_column_that_cannot_be_null() -
     column = Column("c", T.DATE, 0, nullable=False)
     assert _connect(column, EnvelopeOptions("p"), ZeroDates.NULL).schema["optional"] is True
     assert _connect(column, EnvelopeOptions("p"), ZeroDates.ERROR).schema["optional"] is False
+
+
+@pytest.mark.parametrize("version", [FIRST_MESSAGES, 2, CURRENT_MESSAGES])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_date_of_a_key_is_optional_where_it_can_be_null(version: int, *, nullable: bool) -> None:
+    """As in keys of Debezium, from version 3 on; jobs that began before keep the bytes of their keys."""
+    column = Column("c", T.DATE, 0, nullable=nullable)
+    made = _connect(column, EnvelopeOptions("p", version=version), ZeroDates.NULL)
+    assert made.schema["optional"] is True
+    assert made.key_schema == {**made.schema, "optional": nullable or version < 3}
 
 
 @pytest.mark.parametrize(

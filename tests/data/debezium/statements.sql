@@ -67,6 +67,10 @@ CREATE TABLE shop.outbox (id CHAR(36) PRIMARY KEY, aggregatetype VARCHAR(20) NOT
 INSERT INTO shop.outbox VALUES ('406c07f3-26f0-4eea-a50c-109940064b8f', 'order', '17', 'OrderCreated', '{"id": 17, "lines": [1, 2]}');
 INSERT INTO shop.outbox VALUES ('406c07f3-26f0-4eea-a50c-109940064b90', 'order', '17', 'OrderPaid', NULL);
 DELETE FROM shop.outbox;
+CREATE TABLE shop.days (day DATE, moment DATETIME(3), zero YEAR, PRIMARY KEY (day, moment));
+INSERT INTO shop.days VALUES ('2024-01-31', '2024-01-31 01:02:03.5', 0), ('2024-02-01', '2024-01-31 01:02:03.5', 2024);
+UPDATE shop.days SET day = '2024-02-29', zero = 2000 WHERE zero = 2024;
+DELETE FROM shop.days;
 CREATE DATABASE zz;
 CREATE TABLE zz.stop (id INT PRIMARY KEY);
 INSERT INTO zz.stop VALUES (1);

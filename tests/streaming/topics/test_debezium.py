@@ -64,7 +64,8 @@ DIFFERENCES = {
     "BOOLEAN": rf"{_COLUMN}\[b1n?\]\.type|{_ROW}\.b1n?",
     "default of BOOLEAN in schemas": rf"{_COLUMN}\[b1n\]\.default",
     "REAL": rf"{_COLUMN}\[r\]\.type",
-    "NOT NULL dates and times": rf"{_COLUMN}\[(dtd|tsd|dad)\]\.optional",
+    "NOT NULL dates and times": rf"{_COLUMN}\[(dtd|tsd|dad|day|moment)\]\.optional",
+    "YEAR 0000": rf"{_ROW}\.zero",
     "label of ENUM or SET with a comma": rf"{_ROW}\.en",
     "JSON on MySQL": rf"{_ROW}\.js",
     "default of BINARY(n) in schemas": rf"{_COLUMN}\[bnd\]\.default",
@@ -272,7 +273,9 @@ def test_consumers_make_the_same_of_both(log: ServerLog) -> None:
             ]
     theirs, ours = made
     flat = [
-        re.compile(r"value\.(schema\.fields\[(b1n?|r|dtd|tsd|dad|bnd|en)\]\..*|payload\.(b1n?|en|js|__source_ts_ms))")
+        re.compile(
+            r"value\.(schema\.fields\[(b1n?|r|dtd|tsd|dad|day|moment|bnd|en)\]\..*|payload\.(b1n?|en|js|zero|__source_ts_ms))"
+        )
     ]
     assert_equal(comparable(theirs), comparable(ours), allowed=[*ALLOWED, *flat])
     assert len(ours["outbox.event.order"]) == len(theirs["outbox.event.order"]) > 0

@@ -86,9 +86,9 @@ def test_a_job_keeps_the_version_of_messages_that_it_began_with(tmp_path: Path) 
     job = job_of(tmp_path, tmp_path, FORMER)
     remember(job)
     record = tmp_path / "job-state" / "binlog-stream-job.json"
-    assert with_message_version(job).sink.version == 2
+    assert with_message_version(job).sink.version == 3
     content = json.loads(record.read_text())
-    assert content.pop("message_version") == 2
+    assert content.pop("message_version") == 3
     record.write_text(json.dumps(content))  # as an earlier version wrote it
     kept = with_message_version(job)
     assert (kept.sink.version, kept.sink.skipped) == (1, frozenset())

@@ -215,10 +215,10 @@ class _AvroChanges:
     # See `ChangeEncoder`.
     def __init__(self, block: _AvroBlock, heads: _Heads, envelope: TableEnvelope, images: Images) -> None:
         self._block, self._layout, self._heads = block, envelope.layout, heads
-        columns = zip(envelope.columns, envelope.values(images), strict=True)
-        parts = [column_part(column, values) for column, values in columns]
+        columns, values = envelope.columns, envelope.values(images)
+        parts = [column_part(column, column.schema, of_rows) for column, of_rows in zip(columns, values, strict=True)]
         self._images = Encoded.of(parts, len(images))
-        key = [parts[index] for index in envelope.key]
+        key = [column_part(columns[index], columns[index].key_schema, values[index]) for index in envelope.key]
         self.keys = Encoded.of([SameParts(heads.key), *key], len(images)) if key else None
 
     def values(self, rows: ValueRows) -> PartValues:
@@ -245,7 +245,8 @@ def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> dict[str
     layout = envelope.layout
     name = options.schema_name(layout.full_name)
     fields = [with_avro_default(column.schema) for column in envelope.columns]
-    keys = {"key": key_schema([fields[index] for index in envelope.key], name)} if envelope.key else {}
+    of_key = [with_avro_default(envelope.columns[index].key_schema) for index in envelope.key]
+    keys = {"key": key_schema(of_key, name)} if of_key else {}
     value = envelope_schema(fields, name, layout.vendor)
     if not options.format.is_event:
         return {**keys, "value": value}

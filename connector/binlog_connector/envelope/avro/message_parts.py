@@ -55,14 +55,19 @@ if TYPE_CHECKING:
 _HEAD, _TAIL = len('{"":"'), len('"}')
 
 
-def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
-    """A column as a field of each row. *values*: made by `ConnectColumn.values`."""
+def column_part(column: ConnectColumn, schema: Schema, values: pa.Array) -> AvroPart:
+    """A column as a field of each row, or of each key.
+
+    Args:
+        schema: Its field in the schema of rows, or of keys.
+        values: Made by `ConnectColumn.values`.
+    """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if values.null_count and not column.schema["optional"]:
+    if values.null_count and not schema["optional"]:
         reason = f"{column.full_name}: value {values.is_null().index(True)}: NULL in a column that is NOT NULL"
         raise UnsupportedError("MESSAGE_VALUE", reason, hint='Leave the table out, or publish with format = "json"')
-    return _part(column.schema, values, column.style)
+    return _part(schema, values, column.style)
 
 
 def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> AvroPart:
