@@ -73,6 +73,12 @@ class ColumnChanged:
     arrow_type: pa.DataType | None = None
     old_arrow_type: pa.DataType | None = None
 
+    @property
+    def told(self) -> str:
+        """The change in words, for an error."""
+        old, new = self.old.declared, self.new.declared
+        return f"is {new}, and is computed or converted anew" if old == new else f"was {old} and is {new}"
+
 
 def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool) -> Circumstances:
     """Circumstances in which a server converts values in a statement.

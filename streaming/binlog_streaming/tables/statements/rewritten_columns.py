@@ -11,7 +11,6 @@ targets; a generated one that becomes plain is new to them, with values that the
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
+from binlog_streaming.tables.statements.chosen_rows import check_chosen_rows
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:
@@ -168,18 +168,17 @@ def rewritten_columns(
         dropped: Columns of the target that the table did not have any more before it.
 
     Raises:
-        TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets.
+        TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets, or which rows `where` chooses.
         SchemaError: `DDL_NOT_PARSED`: the known definition of the table lacks a column that the statement names.
     """
     alter = _operation(context, change)
     if alter is None or not _names_columns(alter) or not has_rows(target):
         return {}
     names = {folded_name(name): name for name in target.schema().names if name not in dropped}
+    columns = _changes(context, alter, names.keys()).values()
+    check_chosen_rows(context, alter, columns)
     staying = names.keys() - folded_names(change.dropped)
-    shown = (
-        replace(change, effect=_effect_in_target(context, change))
-        for change in _changes(context, alter, names.keys()).values()
-    )
+    shown = (replace(column, effect=_effect_in_target(context, column)) for column in columns)
     changes = [
         (names[old], changed)
         for changed in shown
@@ -280,17 +279,12 @@ def _nulled(
     assert isinstance(effect, Unknown)
     raise TableError(
         "REWRITTEN_BY_SERVER",
-        f"{context.table.name}: column {change.new.name} {_told(change)} by the statement at "
+        f"{context.table.name}: column {change.new.name} {change.told} by the statement at "
         f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
         f"they cannot be computed: {effect.reason}",
         hint=past_statement(context.table.name)
         + ("" if in_key else '. Or set rewritten = "null" for this table to have null in the column'),
     )
-
-
-def _told(change: ColumnChanged) -> str:
-    old, new = change.old.declared, change.new.declared
-    return f"is {new}, and is computed or converted anew" if old == new else f"was {old} and is {new}"
 
 
 def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effect:
@@ -300,11 +294,6 @@ def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effec
         return change.effect
     if (mask := shown.mask(name)) is not None:
         return _effect_under(mask, change)
-    if isinstance(change.effect, Same):
-        return change.effect
-    where = folded_name(shown.rule.where or "")
-    if re.search(rf"(?<!\w){re.escape(folded_name(name))}(?!\w)", where):
-        return Unknown("the rows of the target are chosen by it (where)")
     return change.effect
 
 

@@ -139,6 +139,63 @@ def test_masked_values_stay_where_their_text_does(
     assert masked(tmp_path, mask, before, value, after) == shown
 
 
+def chosen(tmp_path: Path, *statements: str, **rule: object) -> list[object]:
+    """Ids in a target of rows with `c > 10`, after statements about `c` and another column, `d`."""
+    made = msgspec.convert({"where": "c > 10", **rule}, TableRule)
+    decoding = Decoding(rules=TableRules([BoundRule(made, needs_key=True)]))
+    c, d = ColumnSpec("c", "int", nullable=True), ColumnSpec("d", "int", nullable=True)
+    with ShopLog(tmp_path / "log") as log:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, c INT, d INT, g INT AS (d) STORED)")
+        log.insert(wanted("orders", ID, c, d, ColumnSpec("g", "int", nullable=True)), (1, 300, 1, 1), (2, 5, 400, 400))
+        for statement in statements:
+            log.statement(statement)
+    with open_log(str(tmp_path / "log")) as opened:
+        (batch,) = cut(opened, 1)
+        write(opened, batch, tmp_path / "tables", rules=(made,), decoding=decoding)
+    (target,) = (path.parent for path in (tmp_path / "tables").rglob("_delta_log"))
+    return list(DeltaTable(target).to_pyarrow_table()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {},
+        {"columns": ["id"]},
+        {"drop_columns": ["c", "d", "old?"]},
+        {"mask": dict.fromkeys(["c", "d", "old?"], "null")},
+    ],
+)
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("MODIFY c VARCHAR(20)", "column c was int and is varchar"),
+        ("MODIFY c DECIMAL(10,2)", "column c was int"),
+        ("DROP c", "column c is dropped"),
+        ("DROP c, ADD c INT DEFAULT 500", "column c is dropped"),
+        ("CHANGE c d INT, CHANGE d c INT", "column c is called d"),
+        ("RENAME COLUMN c TO old", "column c is called old"),
+    ],
+)
+def test_statement_by_which_where_would_choose_other_rows_is_named(
+    tmp_path: Path, statement: str, named: str, shown: dict[str, object]
+) -> None:
+    with pytest.raises(TableError, match=rf"REWRITTEN_BY_SERVER\] shop\.orders: {named}.*chosen by it \(where\)"):
+        chosen(tmp_path, f"ALTER TABLE orders {statement}", **shown, rewritten="null")
+
+
+def test_where_by_a_generated_column_that_is_computed_anew_is_named(tmp_path: Path) -> None:
+    altered = "ALTER TABLE orders MODIFY g INT AS (d + 10) STORED"
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\] .*column g is int, and is computed .*by it \(where\)"):
+        chosen(tmp_path, altered, where="g > 10", drop_columns=["g"])
+
+
+def test_statements_that_leave_the_values_of_where_let_the_job_go_on(tmp_path: Path) -> None:
+    statements = ("MODIFY c BIGINT, DROP d", "CHANGE C c BIGINT NULL", "ADD e INT DEFAULT 5", "RENAME COLUMN e TO f")
+    changes = [f"ALTER TABLE orders {statement}" for statement in statements]
+    assert chosen(tmp_path, *changes, drop_columns=["g"]) == [1]
+    assert chosen(tmp_path / "text", "ALTER TABLE orders RENAME COLUMN d TO c2", where="c > 10 AND c <> 400") == [1]
+
+
 def test_definition_that_is_not_known_is_named_with_the_way_to_bring_it(tmp_path: Path) -> None:
     def story(log: ShopLog) -> None:
         log.insert(wanted("orders", ID, PRICE, STATE), (1, D("1.2550"), "a"))
