@@ -16,9 +16,10 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer
 
 from binlog_connector.rules.row_rule import Mask, MaskKind
-from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.errors import OptionError, SchemaError, UnsupportedError
 from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule
+from binlog_streaming.settings.publish_model import TopicRule
 from binlog_streaming.topics.job import TopicsJob
 from tests.program import run_program
 from tests.streaming.snapshot.live import BLACKHOLE, job_file, logged_groups, url_of
@@ -199,6 +200,36 @@ def test_rules_of_topics_do_not_change(
     monkeypatch.delenv("DOORS_SALT")
     with pytest.raises(OptionError, match=r"MISSING.*DOORS_SALT is not set"):
         with_rule()
+
+
+def test_topics_end_where_a_hidden_column_gets_another_name(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """And go on when the rule has both names, which then stay in it."""
+    run(mariadb_server, "CREATE DATABASE shop; CREATE TABLE shop.p (id INT PRIMARY KEY, email VARCHAR(60))")
+    run(mariadb_server, f"INSERT INTO shop.p VALUES (1, '{SECRET}')")
+
+    started = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker)
+
+    def publish(*names: str) -> None:
+        rule = msgspec.convert({"select": "shop.p", "mask": dict.fromkeys(names, "null")}, TopicRule)
+        TopicsJob(msgspec.structs.replace(started, tables=(rule,)), once=True).run()
+
+    publish("email?")
+    run(mariadb_server, "ALTER TABLE shop.p CHANGE email mail VARCHAR(60)")
+    run(mariadb_server, f"INSERT INTO shop.p VALUES (2, '{SECRET}')")
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.p: column email is called mail now"):
+        publish("email?")
+    publish("email?", "mail?")
+    with pytest.raises(
+        OptionError, match=r"tables\[0\]\.mask: this checkpoint was begun with 'email = null, mail = null'"
+    ):
+        publish("email?")
+    with pytest.raises(OptionError, match=r"tables\[0\]\.mask: this checkpoint was begun with"):
+        publish("email?", "mail?", "id")
+    topic = f"{started.sink.topic_prefix}.shop.p"
+    values = [msgspec.json.decode(value)["after"] for _, value in read_values(kafka_broker.servers, topic) if value]
+    assert values == [{"id": 1, "email": None}, {"id": 2, "mail": None}]
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import traceback
 from typing import TYPE_CHECKING
@@ -10,19 +11,27 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from binlog_connector.options.query_views import make_view
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rules import read_rules
+from binlog_connector.spark.partitions import RangePartition
+from binlog_connector.spark.reading import RangeReader
+from binlog_connector.spark.schema import spark_json
 from binlog_format import open_log
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.decoding import Decoding
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
+from tests.program import run_program
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
     from binlog_lab.event_encoding.value_encoding import Value
 
@@ -144,3 +153,35 @@ def test_is_in_no_error(tmp_path: Path, provoke: Callable[[ShopLog], None], cond
     assert SECRET not in told
     assert SECRET.encode().hex() not in told
     assert SECRET not in repr(read_rules(RULE))
+
+
+@pytest.mark.parametrize("command", [("changes",), ("tail", "--from", "earliest", "--once")])
+def test_column_with_a_new_name_ends_what_shows_rows(tmp_path: Path, command: tuple[str, ...]) -> None:
+    renamed = TableSpec("shop", "people", (ColumnSpec("id", "int"), ColumnSpec("mail", "varchar(60)")), ("id",))
+    before = TableSpec("shop", "people", (ColumnSpec("id", "int"), ColumnSpec("email", "varchar(60)")), ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.statement(before.create_statement())
+        log.insert(before, (1, SECRET))
+        log.statement("ALTER TABLE people RENAME COLUMN email TO mail")
+        log.insert(renamed, (2, SECRET))
+    name, *options = command
+    masks = {"email?": "null"}
+    for ends in (True, False):
+        rules = json.dumps({"select": "shop.people", "mask": masks})
+        done = run_program(name, tmp_path / "log", *options, "--rules", rules, "--output", "jsonl")
+        assert SECRET not in done.stdout + done.stderr
+        assert ("SCHEMA_CHANGED] shop.people: column email is called mail now" in done.stderr) is ends
+        assert done.returncode == (1 if ends else 0)
+        assert ends or len(done.stdout.splitlines()) == 2
+        masks["mail?"] = "null"
+    source = {"path": str(tmp_path / "log"), "rules": json.dumps({"select": "shop.people", "mask": {"email?": "null"}})}
+    with pytest.raises(SchemaError, match="SCHEMA_CHANGED"):
+        list(_read_by_spark(source))
+
+
+def _read_by_spark(given: dict[str, str]) -> Iterator[pa.RecordBatch]:
+    options = SourceOptions.parse(given)
+    with open_log(given["path"]) as log:
+        start = log.start_position()
+        whole = RangePartition(start, log.span(start).end)
+    yield from RangeReader(options, spark_json(make_view(options).schema(None))).read(whole)

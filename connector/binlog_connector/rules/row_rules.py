@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.rules.row_rule import RowRule, RuleError, named_column
+from binlog_connector.rules.row_rule import OPTIONAL, RowRule, RuleError, named_column
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.definitions import TableName, origin_of
 from binlog_format.errors import OptionError, storage_error
@@ -78,12 +78,21 @@ class TableRules:
 
     def shows_alike(self, old: TableName, new: TableName) -> bool:
         """True if a table is shown alike under two names, or is hidden under one of them."""
-        if self._matching(old) is None or self._matching(new) is None:
+        if not (self.is_for(old) and self.is_for(new)):
             return True
         before, after = (
             None if rule is None or not rule.rule.hides else rule for rule in (self.of(*old), self.of(*new))
         )
         return after is None if before is None else before.shows_as(after)
+
+    def is_for(self, name: TableName) -> bool:
+        """True if a rule names a table, one that hides nothing too: its rows are shown."""
+        return self._matching(name) is not None
+
+    def reveals(self, old: TableName, new: TableName) -> bool:
+        """True if values of a table that are hidden under its *old* name are shown otherwise under a *new* one."""
+        rule = self.of(*old)
+        return rule is not None and rule.rule.hides and not self.shows_alike(old, new)
 
     @property
     def defined_tables(self) -> str | None:
@@ -193,6 +202,27 @@ def hiding_part(rule: RowRule) -> RowRule:
     """The part of a rule about rows and columns, and its tables."""
     names = (field.name for field in msgspec.structs.fields(RowRule))
     return RowRule(**{name: getattr(rule, name) for name in names})
+
+
+def without_new_names(before: RowRule, after: RowRule) -> RowRule:
+    """*after* without columns that *before* does not name, and that are hidden as one that it does: new names of these.
+
+    A new name is one that a table may lack (`name?`), in `drop_columns`, or in `mask` with the mask of another column.
+    """
+    dropped, masked = ({named_column(name) for name in names} for names in (before.drop_columns, before.mask))
+
+    def is_new(name: str, known: set[str]) -> bool:
+        return bool(known) and name.endswith(OPTIONAL) and named_column(name) not in known
+
+    return msgspec.structs.replace(
+        after,
+        drop_columns=tuple(name for name in after.drop_columns if not is_new(name, dropped)),
+        mask={
+            name: mask
+            for name, mask in after.mask.items()
+            if not (is_new(name, masked) and mask in before.mask.values())
+        },
+    )
 
 
 def hiding_changes(

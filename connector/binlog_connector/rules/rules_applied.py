@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import Mask
     from binlog_connector.rules.row_rules import TableRules
     from binlog_connector.rules.rules_on_tables import ShownTable
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import ColumnFacts, StatementChange
     from binlog_format.events.table_map import Column
@@ -184,15 +185,29 @@ def apply_rules_to_changes(
     return [_shown_change(change, rules, decoding, vendor) for change in changes]
 
 
+def table_renamed(old: TableName, new: TableName) -> SchemaError:
+    """The error about a table whose new name has another rule."""
+    return SchemaError(
+        "TABLE_RENAMED",
+        f"{new} was {old} before, and the rules show these two differently",
+        hint="Name both in one rule of [[tables]]: what is hidden of one is to be hidden of the other",
+    )
+
+
+def column_renamed(table: TableName, old: str, new: str) -> SchemaError:
+    """The error about a column whose new name the rule of its table shows otherwise."""
+    return SchemaError(
+        "SCHEMA_CHANGED",
+        f"{table}: column {old} is called {new} now, and its rule shows these two differently",
+        hint=f"Name both in the rule: what holds for {old} is to hold for {new} too",
+    )
+
+
 def _shown_change(
     change: StatementChange | SnapshotChange, rules: TableRules, decoding: Decoding, vendor: Vendor
 ) -> StatementChange | SnapshotChange:
     if isinstance(change, TableRenamed) and not rules.shows_alike(change.old, change.new):
-        raise SchemaError(
-            "TABLE_RENAMED",
-            f"{change.new} was {change.old} before, and the rules show these two differently",
-            hint="Name both in one rule of [[tables]]: what is hidden of one is to be hidden of the other",
-        )
+        raise table_renamed(change.old, change.new)
     if not isinstance(change, TableCreated | TableAltered | SnapshotBegun):
         return change
     rule = rules.of(*change.name)
@@ -238,11 +253,7 @@ class _StatementView:
             elif rule.shows(old) is rule.shows(new) and rule.mask(old) == rule.mask(new):
                 renamed.update({old: new} if rule.shows(new) else {})
             else:
-                raise SchemaError(
-                    "SCHEMA_CHANGED",
-                    f"{change.name}: column {old} is called {new} now, and its rule shows these two differently",
-                    hint=f"Name both in the rule: what holds for {old} is to hold for {new} too",
-                )
+                raise column_renamed(change.name, old, new)
         key = change.primary_key
         if key is not None:
             rule.check_keys(str(change.name), key)

@@ -60,6 +60,11 @@ class BoundRule:
         given = next((text for key, text in self.rule.mask.items() if named_column(key) == folded_name(name)), None)
         return None if given is None else parse_mask(given, self.salt)
 
+    def reveals(self, old: str, new: str) -> bool:
+        """True if values of a column that are hidden under its *old* name are shown otherwise under a *new* one."""
+        is_hidden = not self.shows(old) or self.mask(old) is not None
+        return is_hidden and self.shows(new) and not (self.shows(old) and self.mask(old) == self.mask(new))
+
     def tells_rows_apart(self, name: str) -> bool:
         """True if the values of a column of that name are shown, and different ones stay different."""
         mask = self.mask(name)
@@ -176,7 +181,8 @@ def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> No
                 raise OptionError(
                     "INVALID_VALUE",
                     f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
-                    hint=f'Of a column that not all of the tables have, or that was dropped, write "{name}?"',
+                    hint=f'Write "{name}?" of a column that not all of the tables have, or that was dropped. Of one '
+                    "that was renamed write both names so, or the new one is another column to the rule",
                 )
 
 

@@ -34,15 +34,16 @@ from binlog_format.errors import OptionError, SchemaError
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.log_ddl import ServerRuns
+    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
     from binlog_format.log.log import Log
-    from binlog_format.rows.decoding import TableSchemas
+    from binlog_format.rows.decoding import RowRules, TableSchemas
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
@@ -88,12 +89,13 @@ class RangeReader:
 
     def _row_batches(self, watched: WatchedLog, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
+        decoding = make_decoding(self.options, schemas)
         view = make_view(
             self.options,
             skip=partition.skip,
             until=partition.until,
             wanted=self.wanted,
-            decoding=make_decoding(self.options, schemas),
+            decoding=decoding,
             image_type=self._image_type(),
             server_runs=self._server_runs(watched),
         )
@@ -101,6 +103,8 @@ class RangeReader:
         blocks = blocks if schemas is None else schemas.observed(blocks)
         if self.options.refuses_statements:
             blocks = self._only_rows(blocks, watched, partition, schemas)
+        if schemas is not None and decoding.rules is not None:
+            blocks = self._not_revealing(blocks, watched, partition, decoding.rules)
         batches = view.batches(blocks)
         if partition.gap is not None and self.options.view is View.EVENTS:
             return itertools.chain([gap_batch(partition)], batches)
@@ -128,21 +132,38 @@ class RangeReader:
         partition: RangePartition,
         schemas: TableSchemas | None,
     ) -> Iterator[Block]:
-        from binlog_connector.log_definitions import known_statements
         from binlog_connector.schema.log_ddl import ServerRuns
         from binlog_connector.schema.row_format import RowFormat, only_rows
 
         tables, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
-        given = self.options.given_definitions(self.schema_file)
         row_format = RowFormat(
             tables,
             table=self.options.table,
             folds_names=self.options.folds_names,
-            scope_before=lambda: known_statements(watched, given).scope_before(watched, partition.start),
+            scope_before=self._scope_before(watched, partition),
             schemas=schemas,
         )
         tells_text = self.options.rules is None
         return only_rows(blocks, row_format, groups, ServerRuns(watched.log), tells_text=tells_text)
+
+    def _not_revealing(
+        self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition, rules: RowRules
+    ) -> Iterator[Block]:
+        from binlog_connector.rules.revealing_statements import RevealingStatements
+        from binlog_connector.rules.row_rules import TableRules
+        from binlog_connector.schema.log_ddl import ServerRuns
+
+        assert isinstance(rules, TableRules), "the option `rules` gives these"
+        _, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
+        scope_before, folds_names = self._scope_before(watched, partition), self.options.folds_names
+        revealing = RevealingStatements(rules, scope_before, folds_names=folds_names)
+        return revealing.refused(blocks, groups, ServerRuns(watched.log))
+
+    def _scope_before(self, watched: WatchedLog, partition: RangePartition) -> Callable[[], StatementScope]:
+        from binlog_connector.log_definitions import known_statements
+
+        given = self.options.given_definitions(self.schema_file)
+        return lambda: known_statements(watched, given).scope_before(watched, partition.start)
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

@@ -19,7 +19,7 @@ from binlog_connector.envelope.options import FIRST_MESSAGES
 from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
-from binlog_connector.rules.row_rules import hiding_changes, hiding_part, salt_fingerprints
+from binlog_connector.rules.row_rules import hiding_changes, hiding_part, salt_fingerprints, without_new_names
 from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
@@ -124,7 +124,8 @@ def same_job_errors(record: PublishRecord, job: PublishJob) -> list[OptionError]
         was, is_now = (", ".join(rule.select for rule in version.rules) for version in (record, now))
         pairs.append(("tables", was, is_now))
     for number, (before, after) in enumerate(_pairs(record, now)):
-        changes = hiding_changes(before, record.salts, after, now.salts)
+        # Messages are about one change each: from now on a column may be hidden under another name, too.
+        changes = hiding_changes(before, record.salts, without_new_names(before, after), now.salts)
         pairs += [(f"tables[{number}].{setting}", was, is_now) for setting, was, is_now in changes]
     return [_refused(job, setting, was, is_now, "Set it back") for setting, was, is_now in pairs if was != is_now]
 

@@ -180,7 +180,7 @@ def changes(  # noqa: PLR0913 - the options of the command
             selected = _messages(envelope, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
         warned = TableFilter(named, exclude_tables)
-        warnings = RowFormatWarnings(warned, folds_names=folds_names, tells_texts=hidden is None)
+        warnings = RowFormatWarnings(warned, folds_names=folds_names, rules=hidden)
         blocks = warnings.observed(part.blocks(log), log, part.groups)
         batches = selected.batches(history.following(blocks, path, part.start))
         if file is None and limit != 0 and (tables or table):

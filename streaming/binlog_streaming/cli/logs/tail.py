@@ -177,7 +177,7 @@ def tail(  # noqa: PLR0913 - the options of the command
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(stopped_by_signals(tailer.stop))
         wanted = TableFilter(tables, exclude_tables)
-        warnings = RowFormatWarnings(wanted, folds_names=folds_names, tells_texts=hidden is None)
+        warnings = RowFormatWarnings(wanted, folds_names=folds_names, rules=hidden)
         stack.callback(warnings.finish)
         taker = _ChangesTaker(tailer, sink, wanted, decoding, schemas, warnings)
         Saving(tailer, offset_file, follower).run(taker, until_idle)

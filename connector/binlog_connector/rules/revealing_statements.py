@@ -1,0 +1,119 @@
+"""Statements after which hidden values would be shown under another name: `RevealingStatements(rules).refused(blocks)`.
+
+Rules go by names. A column or a table that gets another name keeps its values, and what is hidden under the old name is
+to be hidden under the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_connector.rules.rules_applied import column_renamed, table_renamed
+from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.statement_scope import StatementScope
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    TableAltered,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from binlog_connector.rules.row_rules import TableRules
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
+    from binlog_connector.schema.table_changes import StatementChange
+    from binlog_format.block import Block
+    from binlog_format.errors import SchemaError
+    from binlog_format.views.filters import GroupFilter
+
+
+class RevealingStatements:
+    """Refuses them; takes all blocks of a part of a log, in their order.
+
+    Args:
+        scope_before: Gives the meaning of names where the part begins; asked only when a statement is to be refused,
+            as it may be about a temporary table. None: nothing is known.
+        folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
+    """
+
+    def __init__(
+        self,
+        rules: TableRules,
+        scope_before: Callable[[], StatementScope] | None = None,
+        *,
+        folds_names: bool | None = None,
+    ) -> None:
+        self._rules = rules
+        self._scope_before = scope_before
+        self._waiting: list[DdlStatement] = []  # for what `scope_before` gives
+        self._names = _Names(rules, StatementScope(folds_names=folds_names))
+
+    def refused(self, blocks: Iterable[Block], groups: GroupFilter, server_runs: ServerRuns) -> Iterator[Block]:
+        """The same *blocks*, of plain events, up to such a statement.
+
+        Raises:
+            SchemaError: `SCHEMA_CHANGED`: a column gets another name; `TABLE_RENAMED`: a table.
+        """
+        for block in blocks:
+            keep = None
+            for number, (event, _, statement) in enumerate(all_statements(block, server_runs)):
+                keep = groups.keep(block) if number == 0 else keep
+                error = self._taken(statement)
+                if error is not None and (keep is None or keep[int(block.events["group"][event])]):
+                    raise error
+            yield block
+
+    def _taken(self, statement: DdlStatement) -> SchemaError | None:
+        error = self._names.take(statement)
+        if self._scope_before is None:
+            return error
+        self._waiting.append(statement)
+        if error is None:
+            return None
+        # Only now what comes before the part has a bearing.
+        self._names, self._scope_before = _Names(self._rules, self._scope_before()), None
+        waiting, self._waiting = self._waiting, []
+        return [self._names.take(statement) for statement in waiting][-1]
+
+
+@dataclass(slots=True)
+class _Names:
+    """Names of tables after some statements.
+
+    Attributes:
+        owners: Names from before, of tables that have one now that no rule is for.
+    """
+
+    rules: TableRules
+    scope: StatementScope
+    owners: dict[TableName, TableName] = field(default_factory=dict)
+
+    def take(self, statement: DdlStatement) -> SchemaError | None:
+        """Take a statement; the error if it shows what is hidden."""
+        errors = [self._error(change) for change in self.scope.changes(statement)]
+        return next((error for error in errors if error is not None), None)
+
+    def _error(self, change: StatementChange) -> SchemaError | None:
+        match change:
+            case TableAltered():
+                rule = self.rules.of(*change.name)
+                if rule is None:
+                    return None
+                shown = ((old, new) for old, new in change.renamed.items() if rule.reveals(old, new))
+                return next((column_renamed(change.name, old, new) for old, new in shown), None)
+            case TableRenamed():
+                owner = self.owners.pop(change.old, change.old)
+                if not self.rules.is_for(change.new):
+                    self.owners[change.new] = owner
+                return table_renamed(owner, change.new) if self.rules.reveals(owner, change.new) else None
+            case TableCreated() | TableDropped():
+                self.owners.pop(change.name, None)
+            case DatabaseDropped():
+                for name in [name for name in self.owners if name.database == change.database]:
+                    del self.owners[name]
+        return None
