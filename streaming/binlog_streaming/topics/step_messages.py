@@ -60,7 +60,7 @@ _MS = 1000
 
 
 class NotTaken:
-    """Leaves out messages that another program has published: see `SourceOffset.taken`."""
+    """Leaves out messages that another program has published for sure: see `SourceOffset.taken`."""
 
     def __init__(self, start: SourceOffset) -> None:
         self._start = start
@@ -75,9 +75,15 @@ class NotTaken:
         is_there = of_group(self._start.position, lambda name: position.field(name).to_numpy(zero_copy_only=False))
         event_nos, row_nos = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("event_no", "row_no"))
         is_taken = is_there & rows_taken(taken, event_nos, row_nos)
-        if batch.column("kind")[0].as_py() == MessageKind.TRANSACTION and is_there.any() and not self._has_begun:
+        is_transaction = batch.column("kind")[0].as_py() == MessageKind.TRANSACTION
+        if is_transaction and is_there.any() and not self._has_begun:
             is_taken[np.flatnonzero(is_there)[0]] = True  # that it begins was the first message of all about it
             self._has_begun = True
+        if not is_transaction:
+            # A connector stores one offset with all messages of a row (delete, tombstone, creation under another key),
+            # and may have been stopped after the first of them.
+            is_last = is_there & (event_nos == taken.event_no) & (row_nos == taken.row_no - 1)
+            is_taken[np.flatnonzero(is_last)[1:]] = False
         return batch.filter(pa.array(~is_taken))
 
 

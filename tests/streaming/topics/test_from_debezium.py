@@ -31,7 +31,7 @@ from tests.streaming.topics.publishing import messages_made
 from tests.streaming.topics.test_debezium import java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
     from tests.faults.kafka_broker import KafkaBroker
@@ -216,6 +216,16 @@ def told(message: Message) -> object:
     return key, value["op"], value["before"], value["after"], source, value["transaction"]
 
 
+def told_once(messages: Iterable[Message]) -> list[object]:
+    """All of them, without the second tombstone of the row with which the connector was stopped."""
+    found: list[object] = []
+    for message in messages:
+        one = told(message)
+        if message["value"] is not None or one not in found[-1:]:
+            found.append(one)
+    return found
+
+
 def has_changes(message: Message) -> bool:
     """False of messages about transactions that Debezium makes for statements without rows."""
     value = None if message["value"] is None else json.loads(message["value"])["payload"]
@@ -298,11 +308,11 @@ def assert_exact(takeover: Takeover) -> None:
         wanted = defaultdict(list)
         for message in messages:
             wanted[partition_of.get(message["key"], -1)].append(message)
-        published = {number: [told(one) for one in those if has_changes(one)] for number, those in found.items()}
+        published = {number: told_once(one for one in those if has_changes(one)) for number, those in found.items()}
         if topic.endswith(".transaction"):
             known = {message["key"] for message in messages}
             published = {n: [told(one) for one in those if one["key"] in known] for n, those in found.items()}
-        assert published == {number: [told(one) for one in those] for number, those in wanted.items()}, topic
+        assert published == {number: told_once(those) for number, those in wanted.items()}, topic
 
 
 def assert_rows(takeover: Takeover, server: DatabaseServer) -> None:
