@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.stated_definitions import LaterDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 
@@ -142,13 +143,18 @@ class KnownStatements:
         goes_on = mark is not None and mark.position <= start and mark.is_in(watched)
         scope = StatementScope.from_json(self.scope if goes_on else self.first_scope)
         first = mark.position if mark is not None and goes_on else log.start_position()
-        if first < start:
-            server_runs = ServerRuns(log)
-            for block in expanded(log.blocks(first, start, skips_purged=True)):
-                for _, _, statement in all_statements(block, server_runs):
-                    scope.observe(statement)
+        for statement in statements_between(log, first, start):
+            scope.observe(statement)
         self.scope, self._scope_mark = scope.to_json(), _Mark.of(watched, start)
         return scope
+
+
+def statements_between(log: Log, start: Position, end: Position) -> Iterator[DdlStatement]:
+    """All statements that are no row events of [*start*, *end*), as far as their files are there."""
+    if start < end:
+        server_runs = ServerRuns(log)
+        for block in expanded(log.blocks(start, end, skips_purged=True)):
+            yield from (statement for _, _, statement in all_statements(block, server_runs))
 
 
 def forget_statements(kept: str) -> None:

@@ -6,10 +6,12 @@ to be hidden under the new one.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.rules_applied import column_renamed, table_renamed
+from binlog_connector.schema.definitions import origin_of
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
@@ -36,21 +38,22 @@ class RevealingStatements:
     """Refuses them; takes all blocks of a part of a log, in their order.
 
     Args:
-        scope_before: Gives the meaning of names where the part begins; asked only when a statement is to be refused,
-            as it may be about a temporary table. None: nothing is known.
+        statements_before: Gives all statements before the part; asked only when a statement is to be refused, as it may
+            be about a temporary table, or when a table comes from a name that no rule is for. None: none is known.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
     """
 
     def __init__(
         self,
         rules: TableRules,
-        scope_before: Callable[[], StatementScope] | None = None,
+        statements_before: Callable[[], Iterable[DdlStatement]] | None = None,
         *,
         folds_names: bool | None = None,
     ) -> None:
         self._rules = rules
-        self._scope_before = scope_before
-        self._waiting: list[DdlStatement] = []  # for what `scope_before` gives
+        self._folds_names = folds_names
+        self._statements_before = statements_before
+        self._waiting: list[DdlStatement] = []  # for those before
         self._names = _Names(rules, StatementScope(folds_names=folds_names))
 
     def refused(self, blocks: Iterable[Block], groups: GroupFilter, server_runs: ServerRuns) -> Iterator[Block]:
@@ -70,15 +73,17 @@ class RevealingStatements:
 
     def _taken(self, statement: DdlStatement) -> SchemaError | None:
         error = self._names.take(statement)
-        if self._scope_before is None:
+        if self._statements_before is None:
             return error
         self._waiting.append(statement)
-        if error is None:
+        if error is None and not self._names.lacks_owner:
             return None
         # Only now what comes before the part has a bearing.
-        self._names, self._scope_before = _Names(self._rules, self._scope_before()), None
-        waiting, self._waiting = self._waiting, []
-        return [self._names.take(statement) for statement in waiting][-1]
+        self._names = _Names(self._rules, StatementScope(folds_names=self._folds_names))
+        for earlier in itertools.chain(self._statements_before(), self._waiting):
+            error = self._names.take(earlier)
+        self._statements_before, self._waiting = None, []
+        return error
 
 
 @dataclass(slots=True)
@@ -87,11 +92,13 @@ class _Names:
 
     Attributes:
         owners: Names from before, of tables that have one now that no rule is for.
+        lacks_owner: A table came from a name that no rule is for, and that it has not got by a statement taken.
     """
 
     rules: TableRules
     scope: StatementScope
     owners: dict[TableName, TableName] = field(default_factory=dict)
+    lacks_owner: bool = False
 
     def take(self, statement: DdlStatement) -> SchemaError | None:
         """Take a statement; the error if it shows what is hidden."""
@@ -110,6 +117,8 @@ class _Names:
                 owner = self.owners.pop(change.old, change.old)
                 if not self.rules.is_for(change.new):
                     self.owners[change.new] = owner
+                elif not self.rules.is_for(origin_of(owner) or owner):
+                    self.lacks_owner = True
                 return table_renamed(owner, change.new) if self.rules.reveals(owner, change.new) else None
             case TableCreated() | TableDropped():
                 self.owners.pop(change.name, None)

@@ -5,6 +5,7 @@ Events of a structured log for Spark: their columns (`events_schema`), and those
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from dataclasses import dataclass, replace
@@ -34,12 +35,11 @@ from binlog_format.errors import OptionError, SchemaError
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.log_ddl import ServerRuns
-    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
     from binlog_format.log.log import Log
@@ -132,15 +132,17 @@ class RangeReader:
         partition: RangePartition,
         schemas: TableSchemas | None,
     ) -> Iterator[Block]:
+        from binlog_connector.log_definitions import known_statements
         from binlog_connector.schema.log_ddl import ServerRuns
         from binlog_connector.schema.row_format import RowFormat, only_rows
 
         tables, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
+        given = self.options.given_definitions(self.schema_file)
         row_format = RowFormat(
             tables,
             table=self.options.table,
             folds_names=self.options.folds_names,
-            scope_before=self._scope_before(watched, partition),
+            scope_before=lambda: known_statements(watched, given).scope_before(watched, partition.start),
             schemas=schemas,
         )
         tells_text = self.options.rules is None
@@ -149,21 +151,16 @@ class RangeReader:
     def _not_revealing(
         self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition, rules: RowRules
     ) -> Iterator[Block]:
+        from binlog_connector.log_definitions import statements_between
         from binlog_connector.rules.revealing_statements import RevealingStatements
         from binlog_connector.rules.row_rules import TableRules
         from binlog_connector.schema.log_ddl import ServerRuns
 
         assert isinstance(rules, TableRules), "the option `rules` gives these"
         _, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
-        scope_before, folds_names = self._scope_before(watched, partition), self.options.folds_names
-        revealing = RevealingStatements(rules, scope_before, folds_names=folds_names)
-        return revealing.refused(blocks, groups, ServerRuns(watched.log))
-
-    def _scope_before(self, watched: WatchedLog, partition: RangePartition) -> Callable[[], StatementScope]:
-        from binlog_connector.log_definitions import known_statements
-
-        given = self.options.given_definitions(self.schema_file)
-        return lambda: known_statements(watched, given).scope_before(watched, partition.start)
+        log, folds_names = watched.log, self.options.folds_names
+        before = functools.partial(statements_between, log, log.start_position(), partition.start)
+        return RevealingStatements(rules, before, folds_names=folds_names).refused(blocks, groups, ServerRuns(log))
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

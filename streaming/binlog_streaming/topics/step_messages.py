@@ -23,7 +23,13 @@ from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.kafka.producer import Headers, Messages
-from binlog_connector.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
+from binlog_connector.log_definitions import (
+    DefinitionUse,
+    RangeSchemas,
+    SchemaFile,
+    known_statements,
+    statements_between,
+)
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.revealing_statements import RevealingStatements
 from binlog_connector.rules.row_rules import TableRules
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_connector.kafka.topic_names import TopicNames
-    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_format.block import Block
     from binlog_format.kernels import Int64s
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
@@ -218,16 +223,19 @@ class StepMessages:
         )
         marks: list[Mapping[str, Any]] = []
         blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records, marks))
-        rules, folds, server_runs = self._decoding.rules, source.folds_names, ServerRuns(step.watched.log)
-
-        def scope_before() -> StatementScope:
-            return known_statements(step.watched, given).scope_before(step.watched, start)
-
+        log, rules, folds = step.watched.log, self._decoding.rules, source.folds_names
+        server_runs = ServerRuns(log)
         if source.fail_on_statement:
-            row_format = RowFormat(self._tables, folds_names=folds, scope_before=scope_before, schemas=schemas)
+            row_format = RowFormat(
+                self._tables,
+                folds_names=folds,
+                scope_before=lambda: known_statements(step.watched, given).scope_before(step.watched, start),
+                schemas=schemas,
+            )
             blocks = only_rows(blocks, row_format, groups, server_runs, tells_text=rules is None)
         if isinstance(rules, TableRules):
-            blocks = RevealingStatements(rules, scope_before, folds_names=folds).refused(blocks, groups, server_runs)
+            before = partial(statements_between, log, log.start_position(), start)
+            blocks = RevealingStatements(rules, before, folds_names=folds).refused(blocks, groups, server_runs)
         self._copied.enter(step.blocks)
         decoding = replace(self._decoding, schemas=schemas)
         view = MessagesView(

@@ -10,7 +10,6 @@ import pytest
 from binlog_connector.rules.revealing_statements import RevealingStatements
 from binlog_connector.rules.row_rules import read_rules
 from binlog_connector.schema.log_ddl import ServerRuns, all_statements
-from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.views.filters import GroupFilter
@@ -18,6 +17,9 @@ from tests.connector.schema.blocks import block_of, query
 from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.block import Block
 
 MASKED = {
@@ -33,19 +35,15 @@ def refused(*texts: str, before: tuple[str, ...] = (), folds: bool | None = None
     """The blocks that come through, each of one statement; *before*: statements before the part that is read."""
     rules = read_rules(json.dumps([MASKED, PLAIN]))
     assert rules is not None
-
     blocks = [block_of(query(text), first=number) for number, text in enumerate(texts, 1)]
     with open_log(LOG) as log:
         server_runs = ServerRuns(log)
 
-        def scope_before() -> StatementScope:
-            scope = StatementScope(folds_names=folds)
+        def statements_before() -> Iterator[DdlStatement]:
             for text in before:
-                for _, _, statement in all_statements(block_of(query(text)), server_runs):
-                    scope.observe(statement)
-            return scope
+                yield from (statement for _, _, statement in all_statements(block_of(query(text)), server_runs))
 
-        statements = RevealingStatements(rules, scope_before, folds_names=folds)
+        statements = RevealingStatements(rules, statements_before, folds_names=folds)
         return list(statements.refused(blocks, GroupFilter(), server_runs))
 
 
@@ -120,3 +118,10 @@ def test_names_are_compared_as_the_server_compares_them() -> None:
     assert len(refused(renamed, folds=False)) == 1
     with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.people"):
         refused(renamed, folds=True)
+
+
+def test_name_in_between_is_looked_for_before_the_part() -> None:
+    with pytest.raises(SchemaError, match=r"TABLE_RENAMED\] shop\.people_old was shop\.people before"):
+        refused("RENAME TABLE passing TO people_old", before=("RENAME TABLE people TO passing",))
+    since = ("RENAME TABLE people TO passing", "DROP TABLE passing", "CREATE TABLE passing (id INT)")
+    assert len(refused("RENAME TABLE passing TO people_old", before=since)) == 1
