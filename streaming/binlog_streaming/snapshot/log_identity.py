@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 60.0
 """Seconds to wait for a log that is copied from the server's machine: it may get the server's last events a little
 later."""
+COMMIT_SECONDS = 5.0
+"""Seconds to wait for a MySQL server to tell of what is in its log: it writes transactions into the file first, forces
+them to the disk, and then tells of them."""
 _POLL_SECONDS = 0.05
 _FIRST_EVENT = 4
 """Byte of the first event in a file, where the server's positions begin."""
@@ -141,10 +144,12 @@ def _check_gtids(session: ServerSession, path: str, gtids: GtidPoint) -> None:
     if not gtids:
         return
     if isinstance(gtids, GtidSet):
-        executed = str(session.value("SELECT @@GLOBAL.gtid_executed")).replace("\n", "")
-        known = parse_gtids(executed)
-        if not isinstance(known, GtidSet) or gtids.without(known):
-            raise _behind(session, f"the log at {path} has GTIDs {gtids}, the server has executed {executed or 'none'}")
+        end = time.monotonic() + COMMIT_SECONDS
+        while not _has_all(executed := session.value("SELECT @@GLOBAL.gtid_executed").replace("\n", ""), gtids):
+            if time.monotonic() > end:
+                told = f"the log at {path} has GTIDs {gtids}, the server has executed {executed or 'none'}"
+                raise _behind(session, told)
+            time.sleep(_POLL_SECONDS)
         return
     # The last number of each pair of domain and server; a position has the last one of each domain alone.
     state = str(session.value("SELECT @@GLOBAL.gtid_binlog_state"))
@@ -154,6 +159,11 @@ def _check_gtids(session: ServerSession, path: str, gtids: GtidPoint) -> None:
     for gtid in gtids.last.values():
         if known_by_server.get((gtid.domain, gtid.server), -1) < gtid.seqno:
             raise _behind(session, f"the log at {path} ends with GTID {gtid}, the server has logged {state or 'none'}")
+
+
+def _has_all(executed: str, gtids: GtidSet) -> bool:
+    known = parse_gtids(executed)
+    return isinstance(known, GtidSet) and not gtids.without(known)
 
 
 def _check_places(session: ServerSession, path: str, watched: WatchedLog, file_no: int, end: SourceOffset) -> None:
@@ -195,17 +205,30 @@ def _check_last_group(session: ServerSession, path: str, watched: WatchedLog, en
     name = watched.names()[int(group["file_no"])]
     byte = max(int(group["file_offset"]), _FIRST_EVENT)
     try:
-        rows = session.try_rows(f"SHOW BINLOG EVENTS IN {session.filled('%s', name)} FROM {byte} LIMIT 1")
+        there = _text_of_event(session, name, byte)
     except pymysql.MySQLError as error:
         if number_of(error) in DENIED:
             return
-        if number_of(error) != NO_SUCH_LOG_PLACE:
-            with session.named_errors():
+        with session.named_errors():
+            raise
+    if there is None or (gtid is not None and str(gtid) not in there):
+        told = "no event there" if there is None else there
+        raise _behind(session, f"the log at {path} has GTID {gtid} at {name}:{byte}, the server's binlog has {told}")
+
+
+def _text_of_event(session: ServerSession, name: str, byte: int) -> str | None:
+    """Text of the event at *byte* of MySQL's file *name*; None: it has none there."""
+    end = time.monotonic() + COMMIT_SECONDS
+    while True:
+        try:
+            rows = session.try_rows(f"SHOW BINLOG EVENTS IN {session.filled('%s', name)} FROM {byte} LIMIT 1")
+        except pymysql.MySQLError as error:
+            if number_of(error) != NO_SUCH_LOG_PLACE:
                 raise
-        rows = []
-    if not rows or (gtid is not None and str(gtid) not in str(rows[0][5])):
-        there = str(rows[0][5]) if rows else "no event there"
-        raise _behind(session, f"the log at {path} has GTID {gtid} at {name}:{byte}, the server's binlog has {there}")
+            rows = []
+        if rows or time.monotonic() > end:
+            return str(rows[0][5]) if rows else None
+        time.sleep(_POLL_SECONDS)
 
 
 def _last_group(watched: WatchedLog, end: Position) -> tuple[AnyGtid | None, set[str], np.void] | None:

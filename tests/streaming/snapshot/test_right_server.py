@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -176,3 +176,28 @@ def test_an_id_that_was_changed_is_told_with_the_remedy(tmp_path: Path) -> None:
         run_sql(server, ["FLUSH BINARY LOGS"])
         with session_on(server) as session:
             assert make_plan(session, load_job(job)).tables
+
+
+@pytest.mark.parametrize("options", [("--gtid-mode=ON", "--enforce-gtid-consistency=ON"), ()])
+def test_a_server_that_is_committing_what_its_log_has_is_waited_for(
+    tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL writes a transaction into its log, and tells of it later: in `gtid_executed`, and in SHOW BINLOG EVENTS."""
+    with server_in(ServerKind.MYSQL, tmp_path / "server", options=options) as server:
+        run_sql(server, [*SHOP, "INSERT INTO shop.items VALUES (1, 1)"])
+        with session_on(server) as session:
+            answers = session.try_rows
+            executed = str(session.value("SELECT @@GLOBAL.gtid_executed"))
+            late: dict[str, list[tuple[Any, ...]]] = {
+                "SELECT @@GLOBAL.gtid_executed": [(executed.replace("1-3", "1-2"),)],
+                "SHOW BINLOG EVENTS": [],
+            }
+
+            def early(statement: str, *values: object) -> list[tuple[Any, ...]]:
+                """The answer of a moment before, once."""
+                known = next((name for name in late if statement.startswith(name)), None)
+                return answers(statement, *values) if known is None else late.pop(known)
+
+            monkeypatch.setattr(session, "try_rows", early)
+            check_is_writer(session, str(server.binlog_directory))
+            assert late == {}
