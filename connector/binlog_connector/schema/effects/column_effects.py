@@ -74,7 +74,7 @@ class ColumnChanged:
     old_arrow_type: pa.DataType | None = None
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The change in words, for an error."""
         old, new = self.old.declared, self.new.declared
         return f"is {new}, and is computed or converted anew" if old == new else f"was {old} and is {new}"

@@ -65,5 +65,5 @@ def _taken_name(alter: AlterTable, asked: set[str]) -> str | None:
 def _other_values(columns: Iterable[ColumnChanged], asked: set[str]) -> str | None:
     for column in columns:
         if folded_name(column.old.name) in asked and not isinstance(column.effect, Same):
-            return f"column {column.new.name} {column.told}"
+            return f"column {column.new.name} {column.in_words}"
     return None

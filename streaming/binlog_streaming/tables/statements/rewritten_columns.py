@@ -279,7 +279,7 @@ def _nulled(
     assert isinstance(effect, Unknown)
     raise TableError(
         "REWRITTEN_BY_SERVER",
-        f"{context.table.name}: column {change.new.name} {change.told} by the statement at "
+        f"{context.table.name}: column {change.new.name} {change.in_words} by the statement at "
         f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
         f"they cannot be computed: {effect.reason}",
         hint=past_statement(context.table.name)
