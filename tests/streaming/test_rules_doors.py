@@ -18,8 +18,9 @@ from kafka import KafkaConsumer
 from binlog_connector.rules.row_rule import Mask, MaskKind
 from binlog_format.errors import OptionError, SchemaError, UnsupportedError
 from binlog_lab.demo.proof.topics import read_values
+from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.settings import TableRule
-from binlog_streaming.settings.publish_model import TopicRule
+from binlog_streaming.settings.publish_model import PublishJob, TopicRule
 from binlog_streaming.topics.job import TopicsJob
 from tests.program import run_program
 from tests.streaming.snapshot.live import BLACKHOLE, job_file, logged_groups, url_of
@@ -211,15 +212,21 @@ def test_topics_end_where_a_hidden_column_gets_another_name(
 
     started = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker)
 
-    def publish(*names: str) -> None:
+    def with_masks(*names: str) -> PublishJob:
         rule = msgspec.convert({"select": "shop.p", "mask": dict.fromkeys(names, "null")}, TopicRule)
-        TopicsJob(msgspec.structs.replace(started, tables=(rule,)), once=True).run()
+        return msgspec.structs.replace(started, tables=(rule,))
+
+    def publish(*names: str) -> None:
+        TopicsJob(with_masks(*names), once=True).run()
 
     publish("email?")
     run(mariadb_server, "ALTER TABLE shop.p CHANGE email mail VARCHAR(60)")
     run(mariadb_server, f"INSERT INTO shop.p VALUES (2, '{SECRET}')")
     with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.p: column email is called mail now"):
         publish("email?")
+    (problem,) = check_publish_job(with_masks("email?")).problems
+    assert "SCHEMA_CHANGED] shop.p: column email is called mail now" in problem
+    assert not check_publish_job(with_masks("email?", "mail?")).problems
     publish("email?", "mail?")
     with pytest.raises(
         OptionError, match=r"tables\[0\]\.mask: this checkpoint was begun with 'email = null, mail = null'"

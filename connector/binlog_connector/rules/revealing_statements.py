@@ -7,7 +7,7 @@ to be hidden under the new one.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.rules_applied import column_renamed, table_renamed
@@ -102,7 +102,10 @@ class _Names:
 
     def take(self, statement: DdlStatement) -> SchemaError | None:
         """Take a statement; the error if it shows what is hidden."""
-        errors = [self._error(change) for change in self.scope.changes(statement)]
+        changes = self.scope.changes(statement)
+        if self.scope.names.folds is None:
+            changes = [spelled for change in changes for spelled in _spellings(change)]
+        errors = list(map(self._error, changes))
         return next((error for error in errors if error is not None), None)
 
     def _error(self, change: StatementChange) -> SchemaError | None:
@@ -126,3 +129,13 @@ class _Names:
                 for name in [name for name in self.owners if name.database == change.database]:
                     del self.owners[name]
         return None
+
+
+def _spellings(change: StatementChange) -> list[StatementChange]:
+    """*change* of a name as a statement has it, and as row events may."""
+    lowered = change
+    if isinstance(change, TableAltered):
+        lowered = replace(change, name=change.name.lowered)
+    elif isinstance(change, TableRenamed):
+        lowered = replace(change, old=change.old.lowered, new=change.new.lowered)
+    return [change] if lowered == change else [change, lowered]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.avro.avro_encoding import table_schemas
@@ -14,13 +15,16 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.installing import require
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import Topics
+from binlog_connector.log_definitions import statements_between
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.row_rules import WantedDefinitions
+from binlog_connector.rules.revealing_statements import RevealingStatements
+from binlog_connector.rules.row_rules import TableRules, WantedDefinitions
 from binlog_connector.schema.history import SchemaHistory
-from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
+from binlog_connector.schema.log_ddl import ServerRuns
+from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError, SchemaError
 from binlog_format.messages import told_options
 from binlog_format.rows.decoding import TimeType
-from binlog_format.views.filters import TableFilter
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.topic_names import TopicNames
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings.publish_model import PublishJob, TopicShape
@@ -142,6 +147,7 @@ def check_publish_job(
         log = log_report(watched)
         begin, warnings = _begin(job, watched, options, offset)
         start = PublishStart(offset is None, str(begin.position), str(begin.gtid), size_behind(watched, begin))
+        revealing = _revealing(job, watched, begin.position) if start.size_behind <= scan_size else []
     found = find_tables(
         source.path,
         options.format,
@@ -177,10 +183,25 @@ def check_publish_job(
         scan_size=found.size,
         warnings=tuple(warnings),
         changed=tuple(map(str, changed)),
-        statements=tuple(lacking) if options.fail_on_statement else (),
+        statements=(*(lacking if options.fail_on_statement else ()), *revealing),
         outbox=tuple(_lacking_of_outbox(job, found.tables)),
         places=(*map(str, place_errors(job).values()), *_claims_problems(job)),
     )
+
+
+def _revealing(job: PublishJob, watched: WatchedLog, start: Position) -> list[str]:
+    """The first statement from *start* on after which hidden values would be shown, if there is one."""
+    rules, log = job.decoding().rules, watched.log
+    if not isinstance(rules, TableRules):
+        return []
+    before = partial(statements_between, log, log.start_position(), start)
+    statements = RevealingStatements(rules, before, folds_names=job.source.folds_names)
+    try:
+        for _ in statements.refused(log.committed_blocks(start), ALL_GROUPS, ServerRuns(log)):
+            pass
+    except SchemaError as error:
+        return [str(error)]
+    return []
 
 
 def _claims_problems(job: PublishJob) -> Iterator[str]:
