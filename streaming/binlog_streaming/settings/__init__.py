@@ -17,11 +17,13 @@ from functools import partial
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.messages import SHOW_VALUES
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
+from binlog_format.views.filters import split_expressions
 from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
 from binlog_streaming.settings.choices import (
     Begin,
@@ -192,7 +194,37 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
     job = _job_of(content, file, lines)
     if job.errors_show_values:
         os.environ[SHOW_VALUES] = "1"  # for the processes that the job starts, too
-    return job
+    return _with_folded_expressions(job)
+
+
+def _with_folded_expressions(job: AnyJob) -> AnyJob:
+    """The same job; `select` and `excludeTables` match in any case where the server folds names.
+
+    It logs rows under small letters: an expression with a capital would be for no table, and a table that is to be
+    masked would be that of the next rule.
+    """
+    if not isinstance(job, (Job, PublishJob)) or not job.source.folds_names:
+        return job
+    excluded = job.source.exclude_tables
+    source = replace(job.source, exclude_tables=None if excluded is None else _folded(excluded))
+    return replace(job, source=source, tables=tuple(replace(rule, select=_folded(rule.select)) for rule in job.tables))
+
+
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+
+
+def _folded(expressions: str) -> str:
+    # Those without capitals stay as they are: jobs record them.
+    return ",".join(
+        one if _is_small(one) else f"(?i{one[2:]}" if _FLAGS.match(one) else f"(?i:{one})"
+        for one in split_expressions(expressions)
+    )
+
+
+def _is_small(expression: str) -> bool:
+    text = _ESCAPE.sub("", _FLAGS.sub("", expression))
+    return text == text.lower()
 
 
 def _job_of(content: TomlTable, file: Path, lines: typing.Mapping[KeyPath, int] | None) -> AnyJob:
