@@ -28,6 +28,10 @@ DEFINITION_HINT = (
 )
 
 
+class UnfitRuleError(OptionError):
+    """A rule that does not fit one table: whoever made or altered that table need not know of the rule."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoundRule:
     """A rule with its salt, for readers who need this and that of its tables.
@@ -81,7 +85,7 @@ class BoundRule:
             return mask.shown(column, kind)
         except MaskError as error:
             hint = "Use null or sha256, or drop_columns"
-            raise OptionError("INVALID_VALUE", f"{layout.full_name}.{column.name}: {error}", hint=hint) from error
+            raise UnfitRuleError("INVALID_VALUE", f"{layout.full_name}.{column.name}: {error}", hint=hint) from error
 
     def check_keys(self, table: str, keys: Iterable[str], generated: Collection[str] = ()) -> None:
         """See that rows of *table* can still be told apart by *keys*, where they have to be.
@@ -94,7 +98,7 @@ class BoundRule:
             return
         for name in self.keys or keys:
             if folded_name(name) in generated:
-                raise OptionError(
+                raise UnfitRuleError(
                     "INVALID_VALUE",
                     f'{table}: column {name} is generated, which generated = "drop" leaves out, and rows are told '
                     "apart by it",
@@ -104,7 +108,7 @@ class BoundRule:
                 continue
             mask = self.mask(name)
             lost = "is not shown" if mask is None else f"has the mask {mask}"
-            raise OptionError(
+            raise UnfitRuleError(
                 "INVALID_VALUE",
                 f"{table}: column {name} {lost}, and rows are told apart by it",
                 hint="Keys keep their columns: use the mask sha256 for them, or name other columns in keys",
@@ -178,7 +182,7 @@ def _check_names(rule: RowRule, layout: TableLayout, known: Sequence[str]) -> No
     for setting, given in (("columns", rule.columns), ("drop_columns", rule.drop_columns), ("mask", rule.mask)):
         for name in given:
             if not name.endswith(OPTIONAL) and folded_name(name) not in there:
-                raise OptionError(
+                raise UnfitRuleError(
                     "INVALID_VALUE",
                     f"{layout.full_name}: {setting} names column {name}, and its columns are {', '.join(known)}",
                     hint=f'Write "{name}?" of a column that not all of the tables have, or that was dropped. Of one '
@@ -227,7 +231,7 @@ def _predicate(rule: RowRule, layout: TableLayout, decoding: Decoding) -> Predic
     try:
         return Predicate.of(rule.where, layout, decoding)
     except PredicateError as error:
-        raise OptionError("INVALID_VALUE", f"{layout.full_name}: where: {error.told(rule.where)}") from error
+        raise UnfitRuleError("INVALID_VALUE", f"{layout.full_name}: where: {error.told(rule.where)}") from error
 
 
 def _kept_key(key: Sequence[int], columns: Sequence[int], masks: Iterable[tuple[int, Mask]]) -> tuple[int, ...]:

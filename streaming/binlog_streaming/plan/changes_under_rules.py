@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.rules_applied import apply_rules_to_changes
+from binlog_connector.rules.rules_on_tables import UnfitRuleError
 from binlog_connector.schema.table_changes import DatabaseDropped, EventsLost, TableCreated, TableDropped, TableRenamed
 from binlog_format.errors import SchemaError
 from binlog_streaming.plan.batch_plan import names_of
@@ -40,6 +41,7 @@ def changes_under_rules(
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`, `TABLE_RENAMED`: the same of what a tool builds beside a table.
+        UnfitRuleError: The same.
     """
     owners: dict[TableName, TableName] = {}  # tables of the job whose rows are under a name that is none of the job
     for statement, some in changes:
@@ -51,7 +53,7 @@ def changes_under_rules(
             about = _with_owner(planning, change, owners)
             try:
                 (changed,) = apply_rules_to_changes([about], rules, decoding, statement.vendor)
-            except SchemaError as error:
+            except (SchemaError, UnfitRuleError) as error:
                 _refuse(planning, about, Refusal(statement.place, statement.gtid, error))
                 changed = change
             # What it means for names counts whatever becomes of the tables.

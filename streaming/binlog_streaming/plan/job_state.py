@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.rules.rules_on_tables import UnfitRuleError
 from binlog_connector.schema.definitions import TableName, ghost_of
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
@@ -65,7 +66,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
 
 def can_set_aside(error: BinlogError) -> bool:
     """True if an error is about one table alone: the job can continue without it."""
-    kinds = SchemaError | UnsupportedError | TableError | PartitionRuleError
+    kinds = SchemaError | UnsupportedError | TableError | PartitionRuleError | UnfitRuleError
     return isinstance(error, kinds) and error.subclass not in _CONCERN_THE_JOB
 
 

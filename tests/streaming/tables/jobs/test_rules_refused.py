@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.errors import SchemaError
+from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.settings.choices import OnError
 from tests.streaming.replay_runs import run
@@ -120,3 +120,53 @@ def test_another_table_under_a_name_that_rows_came_through_is_not_theirs(tmp_pat
     log(tmp_path, passing)
     run(wanted_job)
     assert rows(tmp_path, "orders") == [(1, None), (2, None)]
+
+
+LIKE: dict[str, object] = {"where": "name LIKE 'P%'"}
+LAST: dict[str, object] = {"mask": {"name": "last 2"}}
+HIDDEN: dict[str, object] = {"drop_columns": ["name"]}
+
+
+def column_dropped(writer: ShopLog) -> None:
+    writer.statement("ALTER TABLE orders DROP name")
+    writer.insert(wanted("orders", ID), (2,))
+
+
+def row_without_the_column(writer: ShopLog) -> None:
+    writer.insert(wanted("orders", ID), (2,))
+
+
+def column_of_another_type(writer: ShopLog) -> None:
+    writer.statement("DROP TABLE orders")
+    writer.statement("CREATE TABLE orders (id INT PRIMARY KEY, name BLOB)")
+    writer.insert(wanted("orders", ID, ColumnSpec("name", "blob", nullable=True)), (2, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("story", "rule"),
+    [
+        *((column_dropped, rule) for rule in (LIKE, LAST, HIDDEN)),
+        *((row_without_the_column, rule) for rule in (LIKE, LAST, HIDDEN)),
+        *((column_of_another_type, rule) for rule in (LIKE, LAST)),
+    ],
+)
+def test_a_table_that_its_rule_does_not_fit_any_more_is_set_aside(
+    tmp_path: Path, story: Story, rule: dict[str, object]
+) -> None:
+    tables = [{"select": r"shop\.orders", **rule}, {"select": r"shop\..*"}]
+    wanted_job = job(tmp_path, top={"on_error": OnError.SET_ASIDE, "tables": tables})
+    log(tmp_path, first)
+    run(wanted_job)
+
+    def later(writer: ShopLog) -> None:
+        story(writer)
+        writer.insert(ITEMS, (2, "b"))
+
+    log(tmp_path, later, first=300)
+    run(wanted_job)
+    assert rows(tmp_path, "items") == [(1, SECRET), (2, "b")]
+    assert {table.name.table for table in record(wanted_job).set_aside} == {"orders"}
+    stopping = job(tmp_path / "stopping", top={"tables": tables})
+    log(tmp_path / "stopping", first, story)
+    with pytest.raises((OptionError, TableError)):
+        run(stopping)
