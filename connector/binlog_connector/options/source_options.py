@@ -35,7 +35,7 @@ from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.source_file import refuse_keys, with_archive
-from binlog_format.views.filters import TableFilter
+from binlog_format.views.filters import TableFilter, as_folded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +145,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
         """Check what the user gave. Raises `StartError`: `CONFLICTING_OPTIONS`: two starts, or two ends."""
-        given = _by_known_name(options)
+        given = _with_folded_expressions(_by_known_name(options))
         if not given.get("path"):
             raise OptionError(
                 "MISSING",
@@ -276,6 +276,12 @@ def _table(table: str | None, view: View) -> str | None:
     return table
 
 
+def _with_folded_expressions(given: dict[str, str]) -> dict[str, str]:
+    folds = folds_names(given)
+    asked = ((name, as_folded(given.get(name), folds)) for name in ("tables", "excludeTables", "definedTables"))
+    return given | {name: expressions for name, expressions in asked if expressions is not None}
+
+
 def _check_filters(tables: str | None, exclude: str | None, table: str | None) -> None:
     for name, value in (("tables", tables), ("excludeTables", exclude)):
         if value is not None and table is not None:
@@ -331,7 +337,7 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
         raise invalid("includeQuery", given["includeQuery"], "nothing beside option rules", hint=hint)
     from binlog_connector.rules.row_rules import read_rules  # not all queries have rules
 
-    return read_rules(given["rules"], needs_key=KAFKA_VALUE in given)
+    return read_rules(given["rules"], needs_key=KAFKA_VALUE in given, folds_names=folds_names(given))
 
 
 def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:

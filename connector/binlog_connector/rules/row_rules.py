@@ -24,7 +24,7 @@ from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_tab
 from binlog_connector.schema.definitions import TableName, origin_of
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
-from binlog_format.views.filters import TableFilter
+from binlog_format.views.filters import TableFilter, as_folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -265,12 +265,13 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
     tables: list[RowRule]
 
 
-def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
+def read_rules(text: str, *, needs_key: bool = False, folds_names: bool | None = None) -> TableRules | None:
     """The rules in *text*; None: they hide nothing.
 
     Args:
         text: JSON, a list of rules or one of them; or the path of a TOML file with sections `[[tables]]`.
         needs_key: Whether primary keys must stay keys, as those of messages.
+        folds_names: The server folds names of tables: see `as_folded`.
     """
     is_json = text.lstrip().startswith(("[", "{"))
     at = None if is_json else Place(text)
@@ -280,7 +281,8 @@ def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
             _check(rule, number)
     except (msgspec.ValidationError, msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError("INVALID_VALUE", f"option rules: {error}", at=at, hint=_HINT) from error
-    return table_rules(bound_rule(rule, needs_key=needs_key) for rule in rules)
+    cased = (msgspec.structs.replace(rule, select=as_folded(rule.select, folds_names)) for rule in rules)
+    return table_rules(bound_rule(rule, needs_key=needs_key) for rule in cased)
 
 
 def _of_json(text: str) -> list[RowRule]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -129,6 +129,34 @@ class TableFilter:
 def split_expressions(text: str) -> list[str]:
     """The expressions in *text*, which are separated by commas."""
     return [part.strip() for part in _SEPARATOR.split(text) if part.strip()]
+
+
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+
+
+@overload
+def as_folded(expressions: str, folds_names: bool | None) -> str: ...
+@overload
+def as_folded(expressions: str | None, folds_names: bool | None) -> str | None: ...
+def as_folded(expressions: str | None, folds_names: bool | None) -> str | None:
+    """Comma-separated expressions on tables; they match in any case where the server folds names.
+
+    It logs rows under small letters, so an expression with a capital would be for no table. Expressions without
+    capitals, and those that this function gave, stay as they are.
+    """
+    if expressions is None or not folds_names:
+        return expressions
+    return ",".join(map(_folded, split_expressions(expressions)))
+
+
+def _folded(expression: str) -> str:
+    flags = _FLAGS.match(expression)
+    is_folded = "i" in flags[0] if flags else expression.startswith("(?i:") and expression.endswith(")")
+    text = _ESCAPE.sub("", _FLAGS.sub("", expression))
+    if is_folded or text == text.lower():
+        return expression
+    return f"(?i{expression[2:]}" if flags else f"(?i:{expression})"
 
 
 def _may_be_about(expression: str, database: str) -> bool:

@@ -23,7 +23,7 @@ from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.messages import SHOW_VALUES
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
-from binlog_format.views.filters import split_expressions
+from binlog_format.views.filters import as_folded
 from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
 from binlog_streaming.settings.choices import (
     Begin,
@@ -200,31 +200,14 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
 def _with_folded_expressions(job: AnyJob) -> AnyJob:
     """The same job; `select` and `excludeTables` match in any case where the server folds names.
 
-    It logs rows under small letters: an expression with a capital would be for no table, and a table that is to be
-    masked would be that of the next rule.
+    Else a table that is to be masked would be that of the next rule.
     """
-    if not isinstance(job, (Job, PublishJob)) or not job.source.folds_names:
+    if not isinstance(job, (Job, PublishJob)):
         return job
-    excluded = job.source.exclude_tables
-    source = replace(job.source, exclude_tables=None if excluded is None else _folded(excluded))
-    return replace(job, source=source, tables=tuple(replace(rule, select=_folded(rule.select)) for rule in job.tables))
-
-
-_ESCAPE = re.compile(r"\\.", re.DOTALL)
-_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
-
-
-def _folded(expressions: str) -> str:
-    # Those without capitals stay as they are: jobs record them.
-    return ",".join(
-        one if _is_small(one) else f"(?i{one[2:]}" if _FLAGS.match(one) else f"(?i:{one})"
-        for one in split_expressions(expressions)
-    )
-
-
-def _is_small(expression: str) -> bool:
-    text = _ESCAPE.sub("", _FLAGS.sub("", expression))
-    return text == text.lower()
+    folds = job.source.folds_names
+    source = replace(job.source, exclude_tables=as_folded(job.source.exclude_tables, folds))
+    tables = tuple(replace(rule, select=as_folded(rule.select, folds)) for rule in job.tables)
+    return replace(job, source=source, tables=tables)
 
 
 def _job_of(content: TomlTable, file: Path, lines: typing.Mapping[KeyPath, int] | None) -> AnyJob:

@@ -24,6 +24,7 @@ from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
+from binlog_format.views.filters import as_folded
 from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.switch_journal import (
@@ -120,7 +121,9 @@ def same_job_errors(record: PublishRecord, job: PublishJob) -> list[OptionError]
     ]
     options = [(name, record.options.get(name, ""), now.options.get(name, "")) for name in _RECORDED_OPTIONS]
     pairs += [(f"source.{name}", was, is_now) for name, was, is_now in options]
-    if len(record.rules) != len(now.rules) or any(one.select != other.select for one, other in _pairs(record, now)):
+    folds = job.source.folds_names  # records of before have expressions as they were written
+    is_other = (as_folded(before.select, folds) != after.select for before, after in _pairs(record, now))
+    if len(record.rules) != len(now.rules) or any(is_other):
         was, is_now = (", ".join(rule.select for rule in version.rules) for version in (record, now))
         pairs.append(("tables", was, is_now))
     for number, (before, after) in enumerate(_pairs(record, now)):

@@ -14,7 +14,7 @@ from binlog_format.errors import OptionError, SchemaError
 from binlog_format.messages import count_text
 from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.filters import TableFilter, check_table_name
+from binlog_format.views.filters import TableFilter, as_folded, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import (
@@ -162,9 +162,10 @@ def changes(  # noqa: PLR0913 - the options of the command
 
     _check(view, table, output, file)
     folds_names = folds_table_names(lower_case_table_names)
+    tables, exclude_tables = (as_folded(expressions, folds_names) for expressions in (tables, exclude_tables))
     dump = None if schema_file is None else str(schema_file)
     history = SchemaHistory.from_schema_file(dump, folds_names=folds_names)
-    hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)
+    hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES, folds_names=folds_names)
     decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
     with opened_log(path) as log:
         part = ReadRange.of(log, start, end)
@@ -174,9 +175,8 @@ def changes(  # noqa: PLR0913 - the options of the command
         accepted = TableFilter(tables, exclude_tables)
         selected: _AnyView = _view(view, typed_table, accepted, part, decoding, include_absent=include_absent)
         if output in _MESSAGES:
-            envelope = EnvelopeOptions(
-                topic_prefix, format=EnvelopeFormat(output.value), schemas=schemas, folds_names=folds_names
-            )
+            form = EnvelopeFormat(output.value)
+            envelope = EnvelopeOptions(topic_prefix, format=form, schemas=schemas, folds_names=folds_names)
             selected = _messages(envelope, accepted, part, decoding)
         named = re.escape(typed_table) if typed_table is not None else tables
         warned = TableFilter(named, exclude_tables)

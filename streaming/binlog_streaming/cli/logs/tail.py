@@ -19,7 +19,7 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.log.log import parse_edge
 from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.filters import TableFilter
+from binlog_format.views.filters import TableFilter, as_folded
 from binlog_streaming.cli.logs.ranges import StartOption
 from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
 from binlog_streaming.cli.options import (
@@ -159,7 +159,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     folds_names = folds_table_names(lower_case_table_names)
     file = None if schema_file is None else str(schema_file)
     schemas = SchemaHistory.from_schema_file(file, folds_names=folds_names)
-    hidden = None if rules is None else read_rules(rules)
+    hidden = None if rules is None else read_rules(rules, folds_names=folds_names)
     decoding = Decoding(schemas_under(hidden, schemas), zero_dates, time_type, replace_invalid_text, hidden)
     offset_file = None if resume is None else OffsetFile(resume)
     how = FollowOptions(fail_on_data_loss=fail_on_data_loss, ends=once)
@@ -176,7 +176,7 @@ def tail(  # noqa: PLR0913 - the options of the command
         follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=is_live)
         sink = stack.enter_context(_sink(is_live, follower, tailer))
         stack.enter_context(stopped_by_signals(tailer.stop))
-        wanted = TableFilter(tables, exclude_tables)
+        wanted = TableFilter(as_folded(tables, folds_names), as_folded(exclude_tables, folds_names))
         warnings = RowFormatWarnings(wanted, folds_names=folds_names, rules=hidden)
         stack.callback(warnings.finish)
         taker = _ChangesTaker(tailer, sink, wanted, decoding, schemas, warnings)
