@@ -32,10 +32,11 @@ from binlog_streaming.jobs.tables import told
 from binlog_streaming.settings.names import as_job_setting
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.wording import names_text
-from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
+from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of
 from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import begun_with, other_log_errors, same_job_errors, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
+from binlog_streaming.topics.take_over import new_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,8 +2,6 @@
 
 How far a job has published: `PublishedOffset`, and `published_offset`.
 
-Place where a new job begins, if settings name one that needs a look into the log: `new_start`.
-
 Refusal of a job that would not read what its log gets next: `require_start`.
 """
 
@@ -13,7 +11,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.following.debezium_offset import DebeziumOffset, start_after
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.kafka.connection import Connection, Secret
@@ -27,7 +24,6 @@ from binlog_format.errors import OptionError
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
-    from binlog_connector.following.watched import WatchedLog
     from binlog_format.position import Position
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.source_models import TopicSource
@@ -160,18 +156,6 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
     if newest is None or newest.offset is None:
         return None
     return PublishedOffset.parse(newest.offset).offset
-
-
-def new_start(job: PublishJob, watched: WatchedLog) -> SourceOffset | None:
-    """The offset at which a new *job* takes over from a connector of Debezium; None: it follows none.
-
-    Raises:
-        StartError, DataLossError: The log does not have that place.
-    """
-    given = job.source.debezium_offset
-    if given is None:
-        return None
-    return start_after(watched, DebeziumOffset.parse(given), counts_annotations=job.sink.query)
 
 
 def require_start(job: PublishJob) -> None:

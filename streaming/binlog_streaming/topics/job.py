@@ -27,7 +27,6 @@ from binlog_streaming.topics.connecting import (
     PublishedOffset,
     connection_of,
     names_of,
-    new_start,
     publishing_of,
     registry_of,
 )
@@ -45,6 +44,7 @@ from binlog_streaming.topics.record import (
     with_message_version,
 )
 from binlog_streaming.topics.step_messages import StepMessages
+from binlog_streaming.topics.take_over import new_start
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -136,8 +136,9 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         saved = None if published is None else published.offset
         if self._record is not None and saved is not None:  # a job that has published nothing may begin in any log
             check_log(self._record, self._job, saved)
-        remember(self._job)  # not before: offsets that were never written cannot be lost
         self._tailer = tailer = resources.enter_context(self._open_log(saved))
+        # Not before: offsets that were never written cannot be lost, and a start that cannot be may be set otherwise.
+        remember(self._job)
         self._published = published or PublishedOffset(tailer.offset)
         if publisher.offset is None and not self.is_stopped:
             publisher.publish(lambda: (), self._published.text())  # `latest` is now, also after a kill
