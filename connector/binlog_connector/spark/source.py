@@ -44,6 +44,8 @@ class BinlogDataSource(DataSource):
         options = SourceOptions.parse(self.options)
         decoding = make_decoding(options, None)
         layout: TableLayout | None = None
+        # Also where it is not needed here: an error of a worker shows less of the reason.
+        given = options.given_definitions(_schema_file(options))
         with open_watched(options) as watched:
             options = options.of_log(watched.log)
             if options.view is View.LOGS:
@@ -57,7 +59,7 @@ class BinlogDataSource(DataSource):
                     watched,
                     options.table,
                     options.start,
-                    options.given_definitions(_schema_file(options)),
+                    given,
                     declared_types=options.declared_types,
                     defined_tables=options.defined_tables,
                 )
