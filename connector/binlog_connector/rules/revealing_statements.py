@@ -7,26 +7,20 @@ to be hidden under the new one.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.former_names import FormerNames
 from binlog_connector.rules.rules_applied import column_renamed, table_renamed
 from binlog_connector.schema.definitions import origin_of
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_scope import StatementScope
-from binlog_connector.schema.table_changes import (
-    DatabaseDropped,
-    TableAltered,
-    TableCreated,
-    TableDropped,
-    TableRenamed,
-)
+from binlog_connector.schema.table_changes import TableAltered, TableRenamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.rules.row_rules import TableRules
-    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.block import Block
@@ -76,7 +70,7 @@ class RevealingStatements:
         if self._statements_before is None:
             return error
         self._waiting.append(statement)
-        if error is None and not self._names.lacks_owner:
+        if error is None and not self._names.lacks_former_name:
             return None
         # Only now what comes before the part has a bearing.
         self._names = _Names(self._rules, StatementScope(folds_names=self._folds_names))
@@ -86,48 +80,35 @@ class RevealingStatements:
         return error
 
 
-@dataclass(slots=True)
 class _Names:
     """Names of tables after some statements.
 
     Attributes:
-        owners: Names from before, of tables that have one now that no rule is for.
-        lacks_owner: A table came from a name that no rule is for, and that it has not got by a statement taken.
+        lacks_former_name: A table came from a name that no rule is for, and its name before that is not known.
     """
 
-    rules: TableRules
-    scope: StatementScope
-    owners: dict[TableName, TableName] = field(default_factory=dict)
-    lacks_owner: bool = False
+    def __init__(self, rules: TableRules, scope: StatementScope) -> None:
+        self.lacks_former_name = False
+        self._rules = rules
+        self._scope = scope
+        self._former = FormerNames(rules.is_for)
 
     def take(self, statement: DdlStatement) -> SchemaError | None:
         """Take a statement; the error if it shows what is hidden."""
-        changes = self.scope.changes(statement)
-        if self.scope.names.folds is None:
+        changes = self._scope.changes(statement)
+        if self._scope.names.folds is None:
             changes = [spelled for change in changes for spelled in _spellings(change)]
         errors = list(map(self._error, changes))
         return next((error for error in errors if error is not None), None)
 
     def _error(self, change: StatementChange) -> SchemaError | None:
-        match change:
-            case TableAltered():
-                rule = self.rules.of(*change.name)
-                if rule is None:
-                    return None
-                shown = ((old, new) for old, new in change.renamed.items() if rule.reveals(old, new))
-                return next((column_renamed(change.name, old, new) for old, new in shown), None)
-            case TableRenamed():
-                owner = self.owners.pop(change.old, change.old)
-                if not self.rules.is_for(change.new):
-                    self.owners[change.new] = owner
-                elif not self.rules.is_for(origin_of(owner) or owner):
-                    self.lacks_owner = True
-                return table_renamed(owner, change.new) if self.rules.reveals(owner, change.new) else None
-            case TableCreated() | TableDropped():
-                self.owners.pop(change.name, None)
-            case DatabaseDropped():
-                for name in [name for name in self.owners if name.database == change.database]:
-                    del self.owners[name]
+        former, rules = self._former.take(change), self._rules
+        if isinstance(change, TableRenamed) and former is not None:
+            self.lacks_former_name |= rules.is_for(change.new) and not rules.is_for(origin_of(former) or former)
+            return table_renamed(former, change.new) if rules.reveals(former, change.new) else None
+        if isinstance(change, TableAltered) and (rule := rules.of(*change.name)) is not None:
+            shown = ((old, new) for old, new in change.renamed.items() if rule.reveals(old, new))
+            return next((column_renamed(change.name, old, new) for old, new in shown), None)
         return None
 
 

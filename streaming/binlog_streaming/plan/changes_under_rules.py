@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.former_names import FormerNames
 from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.rules.rules_on_tables import UnfitRuleError
-from binlog_connector.schema.table_changes import DatabaseDropped, EventsLost, TableCreated, TableDropped, TableRenamed
+from binlog_connector.schema.table_changes import EventsLost, TableRenamed
 from binlog_format.errors import SchemaError
 from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.table_checks import Refusal
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from binlog_connector.rules.row_rules import TableRules
-    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import RowsChanged, StatementChange, TableChange
@@ -43,14 +43,15 @@ def changes_under_rules(
         SchemaError: `SCHEMA_CHANGED`, `TABLE_RENAMED`: the same of what a tool builds beside a table.
         UnfitRuleError: The same.
     """
-    owners: dict[TableName, TableName] = {}  # tables of the job whose rows are under a name that is none of the job
+    former_names = FormerNames(lambda name: planning.find(name) is not None)
     for statement, some in changes:
         shown: list[AnyChange] = []
         for change in some:
             if isinstance(change, EventsLost):
                 shown.append(change)  # it names no table
                 continue
-            about = _with_owner(planning, change, owners)
+            former = former_names.take(change)
+            about = replace(change, old=former) if isinstance(change, TableRenamed) and former is not None else change
             try:
                 (changed,) = apply_rules_to_changes([about], rules, decoding, statement.vendor)
             except (SchemaError, UnfitRuleError) as error:
@@ -59,19 +60,6 @@ def changes_under_rules(
             # What it means for names counts whatever becomes of the tables.
             shown.append(change if isinstance(change, TableRenamed) else changed)
         yield statement, shown
-
-
-def _with_owner(planning: Planning, change: NamedChange, owners: dict[TableName, TableName]) -> NamedChange:
-    """*change*; of a RENAME with the name under which the job had the rows, however many names they had since."""
-    if isinstance(change, TableRenamed):
-        owner = owners.pop(change.old, change.old)
-        if planning.find(change.new) is None:
-            owners[change.new] = owner
-        return replace(change, old=owner)
-    if isinstance(change, TableCreated | TableDropped | DatabaseDropped):
-        for name in names_of(change, lambda: list(owners)):
-            owners.pop(name, None)
-    return change
 
 
 def _refuse(planning: Planning, change: NamedChange, refusal: Refusal) -> None:
