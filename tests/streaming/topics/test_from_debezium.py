@@ -111,6 +111,7 @@ def worker(kafka_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) 
         "key.converter": converter,
         "value.converter": converter,
         "offset.storage.file.filename": folder / "offsets",
+        "offset.flush.interval.ms": 2000,
         "listeners": f"http://127.0.0.1:{port}",
         "plugin.discovery": "service_load",
     }
@@ -277,9 +278,54 @@ def took_over(takeover: Takeover, worker: Worker, server: DatabaseServer, load: 
     return "event" in stored.fields
 
 
-def wait_for_topic(takeover: Takeover) -> None:
+def test_a_connector_that_runs_is_not_replaced(worker: Worker, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    """Its topics go further than the offset that it has stored, as those of one that was killed."""
+    with server_in(ServerKind.MARIADB, tmp_path / "server") as server:
+        with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            for statement in TABLES:
+                cursor.execute(statement)
+        takeover, load = Takeover(f"t{os.urandom(5).hex()}", tmp_path, kafka_broker), Load(server, 0)
+        load.start()
+        try:
+            takeover.connect(worker, server, is_mysql=False)
+            wait_for_topic(takeover)
+            offsets = stored_by(takeover, worker)
+            wait_for_topic(takeover, 50)
+            (tmp_path / "offsets.json").write_text(json.dumps(offsets))
+            begin = [str(PROGRAM), "init", str(server.binlog_directory), "--for", "kafka"]
+            begin += ["--from-debezium", "offsets.json"]
+            text = subprocess.run(begin, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+            text = re.sub("(?m)^bootstrap_servers = .*", f'bootstrap_servers = "{kafka_broker.servers}"', text)
+            (tmp_path / "job.toml").write_text(text)
+            for command in (["check", "job.toml"], ["publish", "job.toml", "--once"]):
+                ended = subprocess.run(
+                    [str(PROGRAM), *command], cwd=tmp_path, check=False, capture_output=True, text=True
+                )
+                assert ended.returncode == 1, ended.stdout
+                assert "BINLOG_START.CONFLICTING_OPTIONS" in ended.stderr
+                assert "the connector runs, or was killed" in ended.stderr
+            takeover.run_the_page(worker, server.binlog_directory)
+        finally:
+            load.ending.set()
+            load.join()
+        worker.ask(f"/connectors/{takeover.prefix}", method="DELETE")
+
+
+def stored_by(takeover: Takeover, worker: Worker) -> object:
+    """The offset that a running connector has stored."""
     deadline = time.monotonic() + STOPPED_SECONDS
-    while not sum(1 for _ in takeover.messages(f"{takeover.prefix}.shop.items")):
+    while not (answer := worker.ask(f"/connectors/{takeover.prefix}/offsets"))["offsets"]:
+        assert time.monotonic() < deadline, "the connector has stored no offset"
+        time.sleep(0.1)
+    return answer
+
+
+def wait_for_topic(takeover: Takeover, count: int = 1) -> None:
+    """Wait for *count* messages more than there are."""
+    topic = f"{takeover.prefix}.shop.items"
+    deadline = time.monotonic() + STOPPED_SECONDS
+    wanted = count + sum(1 for _ in takeover.messages(topic))
+    while sum(1 for _ in takeover.messages(topic)) < wanted:
         assert time.monotonic() < deadline, "the connector has published nothing"
         time.sleep(0.1)
 
