@@ -32,7 +32,7 @@ from binlog_connector.schema.catalog import Catalog, Unclear, read_schema_file
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.layout_definitions import completed_by, leaves_open, may_have_declared_types
-from binlog_connector.schema.log_ddl import ServerRuns, all_statements, ddl_statements
+from binlog_connector.schema.log_ddl import ddl_statements, statements_between
 from binlog_connector.schema.stated_definitions import later_definitions, stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import OptionError, SchemaError
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from binlog_connector.schema.stated_definitions import LaterDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.log.log import Log
     from binlog_format.position import Position
 
 
@@ -105,12 +104,12 @@ class KnownStatements:
         history: Definitions of tables; `history.known_to` is the place that DDL has been read up to.
         later: Definitions that marks state in the log from `later_from` on.
         later_from: None: nobody has asked for these.
-        first_scope: What is given of names: `StatementScope.to_json`.
-        scope: What all statements up to a place of its own tell of names, likewise.
+        folds_names: See `GivenDefinitions`.
+        scope: What all statements up to a place of its own tell of names: `StatementScope.to_json`.
     """
 
     history: SchemaHistory
-    first_scope: dict[str, object]
+    folds_names: bool | None
     later: Mapping[TableName, LaterDefinition] = field(default_factory=dict)
     later_from: Position | None = None
     scope: dict[str, object] = field(default_factory=dict)
@@ -141,20 +140,12 @@ class KnownStatements:
         """Scope after all statements before *start*; it continues from the place that this process has reached."""
         log, mark = watched.log, self._scope_mark
         goes_on = mark is not None and mark.position <= start and mark.is_in(watched)
-        scope = StatementScope.from_json(self.scope if goes_on else self.first_scope)
+        scope = StatementScope.from_json(self.scope) if goes_on else StatementScope(folds_names=self.folds_names)
         first = mark.position if mark is not None and goes_on else log.start_position()
         for statement in statements_between(log, first, start):
             scope.observe(statement)
         self.scope, self._scope_mark = scope.to_json(), _Mark.of(watched, start)
         return scope
-
-
-def statements_between(log: Log, start: Position, end: Position) -> Iterator[DdlStatement]:
-    """All statements that are no row events of [*start*, *end*), as far as their files are there."""
-    if start < end:
-        server_runs = ServerRuns(log)
-        for block in expanded(log.blocks(start, end, skips_purged=True)):
-            yield from (statement for _, _, statement in all_statements(block, server_runs))
 
 
 def forget_statements(kept: str) -> None:
@@ -178,7 +169,7 @@ def known_statements(watched: WatchedLog, given: GivenDefinitions = NOTHING_GIVE
             _known.clear()
         folds = given.folds_names
         history = SchemaHistory(folds_names=folds) if file is None else file.history(folds)
-        found = _known[key] = KnownStatements(history, StatementScope(folds_names=folds).to_json())
+        found = _known[key] = KnownStatements(history, folds)
     return found
 
 

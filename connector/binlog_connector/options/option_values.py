@@ -17,6 +17,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.log.log import parse_position
+from binlog_format.names import folds_table_names
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
@@ -143,7 +144,7 @@ def offset(name: str, value: str) -> SourceOffset | ServerPosition:
 def folds_names(given: Mapping[str, str]) -> bool | None:
     """The option `lowerCaseTableNames`: names in upper and lower case are the same; None: it is not given."""
     value = choice(given, "lowerCaseTableNames", ("0", "1", "2"), "")
-    return None if not value else value != "0"
+    return folds_table_names(int(value) if value else None)
 
 
 def system_time_zone(given: Mapping[str, str]) -> str | None:

@@ -1,31 +1,59 @@
-"""Statements after which hidden values would be shown under another name: `RevealingStatements(rules).refused(blocks)`.
+"""Statements after which hidden values would be shown under another name: `not_revealing(blocks, ...)`.
 
 Rules go by names. A column or a table that gets another name keeps its values, and what is hidden under the old name is
-to be hidden under the new one.
+to be hidden under the new one. Names that a table had in between: `FormerNames`.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.former_names import FormerNames
-from binlog_connector.rules.rules_applied import column_renamed, table_renamed
+from binlog_connector.rules.rules_on_tables import column_renamed, table_renamed
 from binlog_connector.schema.definitions import origin_of
-from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.log_ddl import ServerRuns, all_statements, statements_between
 from binlog_connector.schema.statement_scope import StatementScope
-from binlog_connector.schema.table_changes import TableAltered, TableRenamed
+from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
+    TableAltered,
+    TableCreated,
+    TableDropped,
+    TableRenamed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.rules.row_rules import TableRules
-    from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
+    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.block import Block
     from binlog_format.errors import SchemaError
+    from binlog_format.log.log import Log
+    from binlog_format.position import Position
     from binlog_format.views.filters import GroupFilter
+
+
+def not_revealing(
+    blocks: Iterable[Block],
+    rules: TableRules,
+    log: Log,
+    start: Position,
+    groups: GroupFilter,
+    *,
+    folds_names: bool | None,
+) -> Iterator[Block]:
+    """The same *blocks*, of plain events of *log* from *start* on, up to such a statement.
+
+    Raises:
+        SchemaError: See `RevealingStatements.refused`.
+    """
+    before = partial(statements_between, log, log.start_position(), start)
+    return RevealingStatements(rules, before, folds_names=folds_names).refused(blocks, groups, ServerRuns(log))
 
 
 class RevealingStatements:
@@ -78,6 +106,35 @@ class RevealingStatements:
             error = self._names.take(earlier)
         self._statements_before, self._waiting = None, []
         return error
+
+
+@dataclass(slots=True)
+class FormerNames:
+    """Takes all changes, in their order.
+
+    `RENAME TABLE plain TO passing, passing TO orders` brings the rows of `plain`, whoever knows of `passing`.
+
+    Attributes:
+        is_asked: True for tables whose rows are read.
+    """
+
+    is_asked: Callable[[TableName], bool]
+    _names: dict[TableName, TableName] = field(default_factory=dict)  # by the name that they have now
+
+    def take(self, change: StatementChange | SnapshotChange) -> TableName | None:
+        """Take a change; of a RENAME the last name that was asked for, or else the name before the statement."""
+        match change:
+            case TableRenamed():
+                former = self._names.pop(change.old, change.old)
+                if not self.is_asked(change.new):
+                    self._names[change.new] = former
+                return former
+            case TableCreated() | TableDropped():
+                self._names.pop(change.name, None)
+            case DatabaseDropped():
+                for name in [name for name in self._names if name.database == change.database]:
+                    del self._names[name]
+        return None
 
 
 class _Names:

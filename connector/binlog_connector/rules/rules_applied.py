@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.rules.row_rule import MaskKind
-from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
+from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table, column_renamed, table_renamed
 from binlog_connector.schema.snapshot_marks import SnapshotBegun
 from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed
-from binlog_format.errors import BinlogError, SchemaError, UnsupportedError
+from binlog_format.errors import BinlogError, UnsupportedError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.names import folded_name
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import Mask
     from binlog_connector.rules.row_rules import TableRules
     from binlog_connector.rules.rules_on_tables import ShownTable
-    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import ColumnFacts, StatementChange
     from binlog_format.events.table_map import Column
@@ -185,24 +184,6 @@ def apply_rules_to_changes(
     return [_shown_change(change, rules, decoding, vendor) for change in changes]
 
 
-def table_renamed(old: TableName, new: TableName) -> SchemaError:
-    """The error about a table whose new name has another rule."""
-    return SchemaError(
-        "TABLE_RENAMED",
-        f"{new} was {old} before, and the rules show these two differently",
-        hint="Name both in one rule of [[tables]]: what is hidden of one is to be hidden of the other",
-    )
-
-
-def column_renamed(table: TableName, old: str, new: str) -> SchemaError:
-    """The error about a column whose new name the rule of its table shows otherwise."""
-    return SchemaError(
-        "SCHEMA_CHANGED",
-        f"{table}: column {old} is called {new} now, and its rule shows these two differently",
-        hint=f"Name both in the rule: what holds for {old} is to hold for {new} too",
-    )
-
-
 def _shown_change(
     change: StatementChange | SnapshotChange, rules: TableRules, decoding: Decoding, vendor: Vendor
 ) -> StatementChange | SnapshotChange:
@@ -250,7 +231,7 @@ class _StatementView:
         for old, new in change.renamed.items():
             if rule.shows(old) and not rule.shows(new):
                 dropped.append(old)
-            elif rule.shows(old) is rule.shows(new) and rule.mask(old) == rule.mask(new):
+            elif rule.shows_alike(old, new):
                 renamed.update({old: new} if rule.shows(new) else {})
             else:
                 raise column_renamed(change.name, old, new)

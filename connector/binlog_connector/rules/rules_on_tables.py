@@ -19,6 +19,7 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.rows.decoding import Decoding
 
@@ -64,10 +65,14 @@ class BoundRule:
         given = next((text for key, text in self.rule.mask.items() if named_column(key) == folded_name(name)), None)
         return None if given is None else parse_mask(given, self.salt)
 
+    def shows_alike(self, old: str, new: str) -> bool:
+        """True if the values of a column are shown alike under two names."""
+        return self.shows(old) is self.shows(new) and self.mask(old) == self.mask(new)
+
     def reveals(self, old: str, new: str) -> bool:
         """True if values of a column that are hidden under its *old* name are shown otherwise under a *new* one."""
         is_hidden = not self.shows(old) or self.mask(old) is not None
-        return is_hidden and self.shows(new) and not (self.shows(old) and self.mask(old) == self.mask(new))
+        return is_hidden and self.shows(new) and not self.shows_alike(old, new)
 
     def tells_rows_apart(self, name: str) -> bool:
         """True if the values of a column of that name are shown, and different ones stay different."""
@@ -265,3 +270,21 @@ def _hiding(bound: BoundRule) -> tuple[object, ...]:
 
 def _has(names: Iterable[str], name: str) -> bool:
     return folded_name(name) in map(named_column, names)
+
+
+def table_renamed(old: TableName, new: TableName) -> SchemaError:
+    """The error about a table whose new name has another rule."""
+    return SchemaError(
+        "TABLE_RENAMED",
+        f"{new} was {old} before, and the rules show these two differently",
+        hint="Name both in one rule of [[tables]]: what is hidden of one is to be hidden of the other",
+    )
+
+
+def column_renamed(table: TableName, old: str, new: str) -> SchemaError:
+    """The error about a column whose new name the rule of its table shows otherwise."""
+    return SchemaError(
+        "SCHEMA_CHANGED",
+        f"{table}: column {old} is called {new} now, and its rule shows these two differently",
+        hint=f"Name both in the rule: what holds for {old} is to hold for {new} too",
+    )

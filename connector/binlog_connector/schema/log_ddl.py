@@ -225,6 +225,16 @@ def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Itera
         yield row, word, statement
 
 
+def statements_between(log: Log, start: Position, end: Position) -> Iterator[DdlStatement]:
+    """`all_statements` from *start* to before *end*; files that were purged are passed over."""
+    from binlog_format.transactions.expansion import expanded  # compiled code takes a moment to load
+
+    if start < end:
+        server_runs = ServerRuns(log)
+        for block in expanded(log.blocks(start, end, skips_purged=True)):
+            yield from (statement for _, _, statement in all_statements(block, server_runs))
+
+
 def _may_be_undone(block: Block, row: int, control_statements: ControlStatements) -> bool:
     from binlog_format.transactions.control_statements import StatementKind, is_kind
 

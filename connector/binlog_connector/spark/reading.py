@@ -5,7 +5,6 @@ Events of a structured log for Spark: their columns (`events_schema`), and those
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from dataclasses import dataclass, replace
@@ -39,11 +38,12 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile
+    from binlog_connector.rules.row_rules import TableRules
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
     from binlog_format.log.log import Log
-    from binlog_format.rows.decoding import RowRules, TableSchemas
+    from binlog_format.rows.decoding import TableSchemas
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
@@ -89,13 +89,12 @@ class RangeReader:
 
     def _row_batches(self, watched: WatchedLog, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
-        decoding = make_decoding(self.options, schemas)
         view = make_view(
             self.options,
             skip=partition.skip,
             until=partition.until,
             wanted=self.wanted,
-            decoding=decoding,
+            decoding=make_decoding(self.options, schemas),
             image_type=self._image_type(),
             server_runs=self._server_runs(watched),
         )
@@ -103,8 +102,8 @@ class RangeReader:
         blocks = blocks if schemas is None else schemas.observed(blocks)
         if self.options.refuses_statements:
             blocks = self._only_rows(blocks, watched, partition, schemas)
-        if schemas is not None and decoding.rules is not None:
-            blocks = self._not_revealing(blocks, watched, partition, decoding.rules)
+        if schemas is not None and self.options.rules is not None:
+            blocks = self._not_revealing(blocks, watched, partition, self.options.rules)
         batches = view.batches(blocks)
         if partition.gap is not None and self.options.view is View.EVENTS:
             return itertools.chain([gap_batch(partition)], batches)
@@ -149,18 +148,13 @@ class RangeReader:
         return only_rows(blocks, row_format, groups, ServerRuns(watched.log), tells_text=tells_text)
 
     def _not_revealing(
-        self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition, rules: RowRules
+        self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition, rules: TableRules
     ) -> Iterator[Block]:
-        from binlog_connector.log_definitions import statements_between
-        from binlog_connector.rules.revealing_statements import RevealingStatements
-        from binlog_connector.rules.row_rules import TableRules
-        from binlog_connector.schema.log_ddl import ServerRuns
+        from binlog_connector.rules.revealing_statements import not_revealing
 
-        assert isinstance(rules, TableRules), "the option `rules` gives these"
         _, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
-        log, folds_names = watched.log, self.options.folds_names
-        before = functools.partial(statements_between, log, log.start_position(), partition.start)
-        return RevealingStatements(rules, before, folds_names=folds_names).refused(blocks, groups, ServerRuns(log))
+        folds_names = self.options.folds_names
+        return not_revealing(blocks, rules, watched.log, partition.start, groups, folds_names=folds_names)
 
     def _checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: pa.Schema | None = None

@@ -79,8 +79,7 @@ def init_text(
     with open_log(path) as opened:
         if opened.events is not None:
             return _event_init_text(opened.events, path, table_format)
-    folds = folds_table_names(lower_case_table_names)
-    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds)
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_table_names(lower_case_table_names))
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     found = log.tables
     unknown, known = _sorted_out(found)
@@ -165,8 +164,7 @@ def publish_init_text(
     """
     with open_log(path) as opened:
         require_changes(opened)
-    folds = folds_table_names(lower_case_table_names)
-    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds)
+    schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_table_names(lower_case_table_names))
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
     unknown, known = _sorted_out(log.tables)
     comments = [_listed(known) if known else "The log has no changes of tables yet: all that will come."]

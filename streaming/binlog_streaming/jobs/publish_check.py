@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.avro.avro_encoding import table_schemas
@@ -15,12 +14,10 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.installing import require
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import Topics
-from binlog_connector.log_definitions import statements_between
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.revealing_statements import RevealingStatements
+from binlog_connector.rules.revealing_statements import not_revealing
 from binlog_connector.rules.row_rules import TableRules, WantedDefinitions
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError, SchemaError
 from binlog_format.messages import told_options
 from binlog_format.rows.decoding import TimeType
@@ -195,10 +192,9 @@ def _revealing(job: PublishJob, watched: WatchedLog, start: Position) -> list[st
     rules, log = job.decoding().rules, watched.log
     if not isinstance(rules, TableRules):
         return []
-    before = partial(statements_between, log, log.start_position(), start)
-    statements = RevealingStatements(rules, before, folds_names=job.source.folds_names)
+    blocks = log.committed_blocks(start)
     try:
-        for _ in statements.refused(log.committed_blocks(start), ALL_GROUPS, ServerRuns(log)):
+        for _ in not_revealing(blocks, rules, log, start, ALL_GROUPS, folds_names=job.source.folds_names):
             pass
     except SchemaError as error:
         return [str(error)]

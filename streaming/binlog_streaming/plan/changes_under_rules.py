@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.former_names import FormerNames
+from binlog_connector.rules.revealing_statements import FormerNames
 from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.rules.rules_on_tables import UnfitRuleError
 from binlog_connector.schema.table_changes import EventsLost, TableRenamed

@@ -147,8 +147,8 @@ def _check_gtids(session: ServerSession, path: str, gtids: GtidPoint) -> None:
         end = time.monotonic() + COMMIT_SECONDS
         while not _has_all(executed := session.value("SELECT @@GLOBAL.gtid_executed").replace("\n", ""), gtids):
             if time.monotonic() > end:
-                told = f"the log at {path} has GTIDs {gtids}, the server has executed {executed or 'none'}"
-                raise _behind(session, told)
+                reason = f"the log at {path} has GTIDs {gtids}, the server has executed {executed or 'none'}"
+                raise _behind(session, reason)
             time.sleep(_POLL_SECONDS)
         return
     # The last number of each pair of domain and server; a position has the last one of each domain alone.
@@ -212,8 +212,8 @@ def _check_last_group(session: ServerSession, path: str, watched: WatchedLog, en
         with session.named_errors():
             raise
     if there is None or (gtid is not None and str(gtid) not in there):
-        told = "no event there" if there is None else there
-        raise _behind(session, f"the log at {path} has GTID {gtid} at {name}:{byte}, the server's binlog has {told}")
+        shown = "no event there" if there is None else there
+        raise _behind(session, f"the log at {path} has GTID {gtid} at {name}:{byte}, the server's binlog has {shown}")
 
 
 def _text_of_event(session: ServerSession, name: str, byte: int) -> str | None:

@@ -121,9 +121,9 @@ def same_job_errors(record: PublishRecord, job: PublishJob) -> list[OptionError]
     ]
     options = [(name, record.options.get(name, ""), now.options.get(name, "")) for name in _RECORDED_OPTIONS]
     pairs += [(f"source.{name}", was, is_now) for name, was, is_now in options]
-    folds = job.source.folds_names  # records of before have expressions as they were written
-    is_other = (as_folded(before.select, folds) != after.select for before, after in _pairs(record, now))
-    if len(record.rules) != len(now.rules) or any(is_other):
+    folds = job.source.folds_names  # earlier versions recorded expressions as they were written
+    are_other = (as_folded(before.select, folds) != after.select for before, after in _pairs(record, now))
+    if len(record.rules) != len(now.rules) or any(are_other):
         was, is_now = (", ".join(rule.select for rule in version.rules) for version in (record, now))
         pairs.append(("tables", was, is_now))
     for number, (before, after) in enumerate(_pairs(record, now)):

@@ -28,10 +28,9 @@ from binlog_connector.log_definitions import (
     RangeSchemas,
     SchemaFile,
     known_statements,
-    statements_between,
 )
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.revealing_statements import RevealingStatements
+from binlog_connector.rules.revealing_statements import not_revealing
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows
@@ -224,7 +223,6 @@ class StepMessages:
         marks: list[Mapping[str, Any]] = []
         blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records, marks))
         log, rules, folds = step.watched.log, self._decoding.rules, source.folds_names
-        server_runs = ServerRuns(log)
         if source.fail_on_statement:
             row_format = RowFormat(
                 self._tables,
@@ -232,10 +230,9 @@ class StepMessages:
                 scope_before=lambda: known_statements(step.watched, given).scope_before(step.watched, start),
                 schemas=schemas,
             )
-            blocks = only_rows(blocks, row_format, groups, server_runs, tells_text=rules is None)
+            blocks = only_rows(blocks, row_format, groups, ServerRuns(log), tells_text=rules is None)
         if isinstance(rules, TableRules):
-            before = partial(statements_between, log, log.start_position(), start)
-            blocks = RevealingStatements(rules, before, folds_names=folds).refused(blocks, groups, server_runs)
+            blocks = not_revealing(blocks, rules, log, start, groups, folds_names=folds)
         self._copied.enter(step.blocks)
         decoding = replace(self._decoding, schemas=schemas)
         view = MessagesView(

@@ -218,7 +218,12 @@ class _AvroChanges:
         columns, values = envelope.columns, envelope.values(images)
         parts = [column_part(column, column.schema, of_rows) for column, of_rows in zip(columns, values, strict=True)]
         self._images = Encoded.of(parts, len(images))
-        key = [column_part(columns[index], columns[index].key_schema, values[index]) for index in envelope.key]
+        key = [
+            parts[index]
+            if columns[index].key_schema == columns[index].schema
+            else column_part(columns[index], columns[index].key_schema, values[index])
+            for index in envelope.key
+        ]
         self.keys = Encoded.of([SameParts(heads.key), *key], len(images)) if key else None
 
     def values(self, rows: ValueRows) -> PartValues:

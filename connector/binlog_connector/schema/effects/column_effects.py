@@ -77,7 +77,7 @@ class ColumnChanged:
     def in_words(self) -> str:
         """The change in words, for an error."""
         old, new = self.old.declared, self.new.declared
-        return f"is {new}, and is computed or converted anew" if old == new else f"was {old} and is {new}"
+        return f"is {new}, and is computed or converted again" if old == new else f"was {old} and is {new}"
 
 
 def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool) -> Circumstances:
