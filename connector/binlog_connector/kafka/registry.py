@@ -75,6 +75,7 @@ class SchemaRegistry:
         self._connection = connection
         self._ids: dict[tuple[str, str], int] = {}
         self._latest: dict[str, tuple[int, str]] = {}
+        self._schemas: dict[int, str | None] = {}
 
     @property
     def url(self) -> str:
@@ -98,6 +99,13 @@ class SchemaRegistry:
                 return None
             self._latest[subject] = _number(answer, subject), str(answer.get("schema"))
         return self._latest[subject]
+
+    def schema_of(self, number: int) -> str | None:
+        """The schema with that id; None: it has none."""
+        if number not in self._schemas:
+            answer = self._asked(f"/schemas/ids/{number}", None)
+            self._schemas[number] = None if answer is None else str(answer.get("schema"))
+        return self._schemas[number]
 
     def reach(self) -> None:
         """See that it answers us; what every user may ask."""

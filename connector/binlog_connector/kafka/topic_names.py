@@ -100,9 +100,28 @@ class TopicNames:
         """The topic of a table's changes."""
         found = self._of_tables.get((database, table))
         if found is None:
-            spelled = self._templates.tables.format(prefix=self._templates.prefix, database=database, table=table)
+            spelled = self._spelled_of(database, table)
             found = self._of_tables[database, table] = self._checked(spelled, f"{database}.{table}")
         return found
+
+    def may_be_of_table(self, topic: str) -> bool:
+        """True if *topic* has the form of those of tables."""
+        parts = re.split(r"\{(\w+)\}", self._templates.tables)
+        parts[1::2] = [re.escape(self._templates.prefix) if name == "prefix" else ".+" for name in parts[1::2]]
+        parts[::2] = map(re.escape, parts[::2])
+        return topic not in self._own and re.fullmatch("".join(parts), topic) is not None
+
+    def is_of_table(self, topic: str, database: str, table: str) -> bool:
+        """True if the changes of that table go to *topic*."""
+        return _NOT_ALLOWED.sub("_", self._spelled_of(database, table)) == topic
+
+    @property
+    def have_prefix(self) -> bool:
+        """True if those of tables have the prefix, so that no other's topics have their form."""
+        return "{prefix}" in self._templates.tables
+
+    def _spelled_of(self, database: str, table: str) -> str:
+        return self._templates.tables.format(prefix=self._templates.prefix, database=database, table=table)
 
     def of_route(self, template: str, route: str) -> str:
         """The topic of an outbox's events: *template* with `{prefix}` and `{route}` filled in."""

@@ -33,6 +33,11 @@ _TOPICS = "Topics are created with partitions, replication and topic_settings of
 _CONVERTER = 'format = "json" or "avro" is for keys and values'
 _REGISTRY = "[sink.registry] url is for keys and values"
 _ADJUSTED = "In Avro names are always adjusted, in JSON never"
+_NO_SOURCE_TYPES = "Schemas have no types of the server's columns"
+_TRANSFORMS = (
+    'The Outbox Event Router is [outbox]; rows in place of envelopes are envelope = "flat", several tables in a topic '
+    'are topic = "..."; rules for rows and columns are in [[tables]]'
+)
 _HINTS: Mapping[str, str] = {
     "message.key.columns": 'Name them for each table: [[tables]] select = "...", keys = ["..."]',
     "table.include.list": _TABLES,
@@ -44,6 +49,8 @@ _HINTS: Mapping[str, str] = {
     "snapshot.mode": "binlog-stream snapshot JOB.toml --server URL brings existing rows, at any time",
     "event.processing.failure.handling.mode": "What cannot be read ends the job, with a named error",
     "exactly.once.source.support": 'delivery = "exactly-once" is the default',
+    "topic.naming.strategy": 'Topics are named by topic = "{prefix}.{database}.{table}"',
+    "skip.messages.without.change": "Each change of a row is a message",
     "topic.delimiter": 'Write it into the names: topic = "{prefix}.{database}.{table}"',
     "topic.transaction": 'transaction_topic = "{prefix}.transaction"',
     "topic.heartbeat.prefix": 'heartbeat_topic = "__debezium-heartbeat.{prefix}"',
@@ -69,11 +76,13 @@ _HINT_PREFIXES = (
     ("snapshot.", _HINTS["snapshot.mode"]),
     ("column.mask.", 'Mask them for each table: [[tables]] mask = { email = "sha256", note = "text ***" }'),
     ("column.truncate.", 'Texts are whole, or masked: [[tables]] mask = { note = "last 4" }'),
+    ("column.propagate.", _NO_SOURCE_TYPES),
+    ("datatype.propagate.", _NO_SOURCE_TYPES),
     ("column.", _HINTS["column.include.list"]),
     ("connector.", "The kind of the log is detected"),
     ("notification.", 'notification_topic = "{prefix}.notifications"'),
     ("signal.", "Signals are rows of signal_table: binlog-stream snapshot JOB.toml --server URL --follow-signals"),
-    ("transforms", "The Outbox Event Router is [outbox]; rules for rows and columns are in [[tables]]"),
+    ("transforms", _TRANSFORMS),
 )
 
 

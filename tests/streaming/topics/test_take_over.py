@@ -15,6 +15,7 @@ from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.topics.connecting import connection_of
 from binlog_streaming.topics.job import TopicsJob
+from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.topics.publishing import publish_job
 from tests.streaming.topics.test_live_server import run
 
@@ -34,7 +35,9 @@ def _place(server: MariaDbServer) -> dict[str, Any]:
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SHOW MASTER STATUS")
         file, byte, *_ = cursor.fetchone()
-    return {"file": file, "pos": byte}
+        cursor.execute("SELECT @@gtid_binlog_pos")
+        (gtids,) = cursor.fetchone()
+    return {"file": file, "pos": byte, "gtids": gtids}
 
 
 @pytest.fixture
@@ -96,3 +99,38 @@ def test_messages_from_files_of_another_server_count_for_nothing(
     other = {"file": "other.000001", "pos": 500}
     _published(job, _message(later), _message(other))
     TopicsJob(_after(job, first), once=True).run()
+
+
+@pytest.mark.parametrize(
+    "more", ["", 'envelope = "cloudevents"\n', 'envelope = "flat"\n', 'topic = "{table}-{database}"\n']
+)
+def test_messages_in_every_form_are_compared(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, places: list[dict[str, Any]], more: str
+) -> None:
+    """By the place, or by GTIDs, which are those of a replica too."""
+    first, _, third = places
+    with SchemaRegistryServer() as registry:
+        if "flat" not in more:  # TRUNCATE is no CloudEvent in Avro
+            more += 'skipped_operations = ["t"]\n'
+            more += f'format = "avro"\n[sink.registry]\nurl = "{registry.url}"\n'
+        connector = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker, more=more)
+        TopicsJob(connector, once=True).run()
+        sink = msgspec.structs.replace(connector.sink, offsets_topic=f"{connector.sink.topic_prefix}-offsets")
+        job = msgspec.structs.replace(connector, checkpoint=str(tmp_path / "taking-over"), sink=sink)
+        for place in (first, {"gtids": first["gtids"]}):
+            if "flat" in more and "pos" in place:
+                continue
+            with pytest.raises(StartError, match="the connector runs, or was killed"):
+                check_publish_job(_after(job, place))
+        TopicsJob(_after(job, third), once=True).run()
+
+
+def test_messages_that_tell_no_place_are_named(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, places: list[dict[str, Any]]
+) -> None:
+    """As those that a transformation of the connector has made, or that are in Avro."""
+    first, *_ = places
+    job = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker)
+    _published(job, b'{"id": 1}', TOMBSTONE, AVRO)
+    with pytest.raises(StartError, match="has messages without a place in the log"):
+        check_publish_job(_after(job, first))

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
 
 
-_MAGIC = b"\x00"
+AVRO_MAGIC = b"\x00"
+"""First byte of what Confluent's AvroConverter writes; the id of the schema follows, of four bytes."""
 DATA = "data-value"
 """Subject of the data of CloudEvents, after the topic: Debezium has it as in another topic, `<topic>-data`."""
 _LAYOUTS_MAX = 10_000
@@ -181,7 +182,7 @@ class AvroEncoding:
 
     def schema_url(self, head: bytes) -> str:
         """Address of the schema that values with *head* have."""
-        return f"{self._ids.url.rstrip('/')}/schemas/ids/{int.from_bytes(head[len(_MAGIC) :], 'big')}"
+        return f"{self._ids.url.rstrip('/')}/schemas/ids/{int.from_bytes(head[len(AVRO_MAGIC) :], 'big')}"
 
     def _head(self, topic: str, part: str, schema: Schema) -> bytes:
         return _head_of(self._ids.id_of(f"{topic}-{part}", avro_schema(schema)))
@@ -259,7 +260,7 @@ def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> dict[str
 
 
 def _head_of(schema_id: int) -> bytes:
-    return _MAGIC + schema_id.to_bytes(4, "big")
+    return AVRO_MAGIC + schema_id.to_bytes(4, "big")
 
 
 def _without_columns(envelope: Any) -> Any:
