@@ -162,6 +162,7 @@ FOUND: Mapping[str, Expected] = {
     "replaced_in_part": Expected(named=r"ROW_IMAGE\] .*h1\.t: an update .* REPLACE.*: REPLACE INTO t \(id, a\)"),
     "selected_labels_in_latin1": EQUAL,
     "sequences": EQUAL,
+    "servers_own_tables": EQUAL,
     "set_labels_removed": EQUAL,
     # CREATE VIEW IF NOT EXISTS t is in the log whether it made a view or not.
     "table_and_no_view": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.t, h1\.u: h1\.t is a table, or a view"),

@@ -14,7 +14,7 @@ from binlog_format.rows.columns import arrow_schema
 from binlog_format.source_file import with_places
 from binlog_streaming.job_state.record_keeper import begins_with_first
 from binlog_streaming.jobs.log_tables import find_tables
-from binlog_streaming.jobs.mirror import absolute_path
+from binlog_streaming.jobs.mirror import SYSTEM_DATABASES, SYSTEM_TABLES, absolute_path
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Begin, Mode, TableFormat
 from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, Status, TableRule
 from binlog_streaming.settings.publish_model import OFFSETS_TOPIC, FollowedSource, KafkaSink, PublishJob
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from binlog_format.structured.event_log import EventLog
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
 
-SYSTEM_DATABASES = ("mysql", "sys")
-"""Databases of the server's own tables whose changes may be logged: by a load of time zones, by RDS's heartbeat."""
 TABLES_SHOWN_MAX = 200
 """Tables named in a comment; a log can hold thousands."""
 
@@ -208,7 +206,7 @@ def _sorted_out(found: Sequence[FoundTable]) -> tuple[list[FoundTable], list[Fou
 
 
 def _excluded(unknown: Sequence[FoundTable]) -> str:
-    return ",".join([*(rf"{database}\..*" for database in SYSTEM_DATABASES), *map(_expression, unknown)])
+    return ",".join([SYSTEM_TABLES, *map(_expression, unknown)])
 
 
 def _unknown_reason(table: FoundTable) -> str | None:

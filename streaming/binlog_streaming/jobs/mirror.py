@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
 
 
+SYSTEM_DATABASES = ("mysql", "sys")
+"""Databases of the server's own tables whose changes may be logged: by a load of time zones, by RDS's heartbeat."""
+SYSTEM_TABLES = ",".join(rf"{database}\..*" for database in SYSTEM_DATABASES)
+"""Their tables, as `excludeTables` has them."""
+ALL_TABLES = ".*"
+"""Selection of a command to which no other is given."""
 OWN_FOLDER = ".binlog-stream"
 """Own folder in the target directory. No database has a dot in its folder's name: there it is written otherwise."""
 
@@ -55,17 +61,21 @@ def mirror_job(
     Args:
         directory: Of the tables; folder or URL.
         checkpoint: Folder of the checkpoint; None: the one that the directory's job has, or `default_checkpoint`.
+        exclude_tables: None: where all tables are wanted, the server's own, unless a job before them had these.
         on_error: What becomes of the job when one of its tables cannot go on.
     """
     target = absolute_path(directory)
+    rule = rule or TableRule()
+    known = remembered(target)
+    if exclude_tables is None and rule.select == ALL_TABLES and (known is None or known.source.exclude_tables):
+        exclude_tables = SYSTEM_TABLES
     if checkpoint is None:
-        known = remembered(target)
         checkpoint = default_checkpoint(target) if known is None else known.checkpoint
     job = Job(
         name="mirror",
         source=Source(path=with_places(path, absolute_path), exclude_tables=exclude_tables),
         on_error=on_error,
-        tables=(rule or TableRule(),),
+        tables=(rule,),
         sink=Sink(directory=target, format=table_format),
         checkpoint=absolute_path(checkpoint),
     )
@@ -231,7 +241,7 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
 
     Args:
         to: `host:port/prefix`; several brokers with commas before the slash.
-        tables: Which tables; None: all.
+        tables: Which tables; None: all but the server's own.
     """
     servers, slash, prefix = to.removeprefix("kafka://").partition("/")
     if not slash or not prefix:
@@ -240,6 +250,8 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
             f"--to: expected HOST:PORT/PREFIX, got {to!r}",
             hint="For example 127.0.0.1:9092/shop: the topics are shop.<database>.<table>",
         )
+    if tables is None and exclude_tables is None:
+        exclude_tables = SYSTEM_TABLES
     sink = KafkaSink(
         kind="kafka", bootstrap_servers=servers, topic_prefix=prefix, partitions=PARTITIONS, offsets_topic=OFFSETS_TOPIC
     )
@@ -248,7 +260,7 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
         source=FollowedSource(path=with_places(path, absolute_path), exclude_tables=exclude_tables),
         sink=sink,
         checkpoint=default_checkpoint(f"kafka://{servers}/{prefix}"),
-        tables=(TopicRule(select=tables or ".*"),),
+        tables=(TopicRule(select=tables or ALL_TABLES),),
     )
     names = {"sink": "--to", "tables": "--tables", "source.excludeTables": "--exclude-tables"}
     check_job_values(job, names)

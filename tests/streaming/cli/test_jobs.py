@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -18,7 +19,7 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.schema.definitions import TableName
 from binlog_format import Position
 from binlog_format.errors import OptionError, StorageError
-from binlog_streaming.jobs.mirror import OWN_FOLDER, mirror_job, remember
+from binlog_streaming.jobs.mirror import OWN_FOLDER, mirror_job, publish_job, remember
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
 from tests.program import PROGRAM, run_program
@@ -106,6 +107,20 @@ def test_mirror_is_a_job_like_any_other(tmp_path: Path, monkeypatch: pytest.Monk
     remember(job)
     assert load_job(tmp_path / "lake" / OWN_FOLDER / "job.toml") == job
     remember(job)  # again the same
+
+
+def test_mirror_and_publish_leave_out_the_servers_own_tables_unless_asked_for(tmp_path: Path) -> None:
+    lake, own = str(tmp_path / "lake"), r"mysql\..*,sys\..*"
+    assert mirror_job(str(OLTP), lake).source.exclude_tables == own
+    assert mirror_job(str(OLTP), lake, exclude_tables="shop.tmp").source.exclude_tables == "shop.tmp"
+    assert mirror_job(str(OLTP), lake, rule=TableRule(select=r"mysql\..*")).source.exclude_tables is None
+    topics = "127.0.0.1:9092/shop"
+    assert publish_job(str(OLTP), topics).source.exclude_tables == own
+    assert publish_job(str(OLTP), topics, tables=".*").source.exclude_tables is None
+    # A folder that was begun with them stays so.
+    job = mirror_job(str(OLTP), lake)
+    remember(msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, exclude_tables=None)))
+    assert mirror_job(str(OLTP), lake).source.exclude_tables is None
 
 
 def test_what_a_folder_belongs_to_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
