@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import BinlogError, ServerError
 from binlog_format.messages import count_text
 from binlog_format.names import folded_name
+from binlog_format.views.filters import as_folded
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
@@ -116,7 +117,11 @@ class TableProof:
     def _prove_once(self, target: Target) -> ProofResult:
         properties, teller = target.properties(), self._teller()
         if properties is None:
-            return teller.result(ProofOutcome.NOT_COMPARED, "the job has not made its target yet")
+            return teller.result(
+                ProofOutcome.NOT_COMPARED,
+                "its target is not there: the job has not made it yet; or it was removed, and "
+                f"{snapshot_command(self.table.name)} makes it again",
+            )
         with self._view() as point:
             source = read_table(self.session, *self.table.name)
             keys = split_keys(properties.get(KEYS_PROPERTY, ""))
@@ -230,6 +235,7 @@ class JobProof:
             session = opened.enter_context(self.connect())
             check_server(session)
             check_is_writer(session, self.job.source.path, self.job.source.format)
+            tables = as_folded(tables, self.job.source.folds_names)
             found = find_server_tables(session, self.job, tables)
             of_job = JobTables(self.job)
             unseen = of_job.unseen_tables([table.name for table in found], tables)

@@ -16,7 +16,7 @@ from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.messages import closest_names
 from binlog_format.names import folded_name
 from binlog_format.position import Place, Position
-from binlog_format.views.filters import TableFilter
+from binlog_format.views.filters import TableFilter, as_folded
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, KEYS_PROPERTY, split_keys
 from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
@@ -102,7 +102,7 @@ class TwoJobsProof:
     def prove(self, tables: str | None = None) -> list[ProofResult]:
         """Compare all targets of both jobs. *tables*: only these tables: regular expressions on `database.table`."""
         job, other = JobSide.of(self.job), JobSide.of(self.other)
-        wanted = TableFilter(tables)
+        wanted = TableFilter(as_folded(tables, self.job.source.folds_names))
         names = sorted(name for name in job.tables | other.tables if wanted.accepts_name(*name))
         if not names:
             written = map(str, job.tables | other.tables)

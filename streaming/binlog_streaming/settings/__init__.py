@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from binlog_format.errors import OptionError, StartError, storage_error
 from binlog_format.messages import SHOW_VALUES
+from binlog_format.names import folded_name
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
 from binlog_format.views.filters import as_folded
@@ -198,16 +199,20 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
 
 
 def _with_folded_expressions(job: AnyJob) -> AnyJob:
-    """The same job; `select` and `excludeTables` match in any case where the server folds names.
+    """The same job; `select` and `excludeTables` match in any case where the server folds names, and tables have these.
 
-    Else a table that is to be masked would be that of the next rule.
+    Else a table that is to be masked would be that of the next rule, and an outbox a table as all others.
     """
     if not isinstance(job, (Job, PublishJob)):
         return job
     folds = job.source.folds_names
     source = replace(job.source, exclude_tables=as_folded(job.source.exclude_tables, folds))
     tables = tuple(replace(rule, select=as_folded(rule.select, folds)) for rule in job.tables)
-    return replace(job, source=source, tables=tables)
+    job = replace(job, source=source, tables=tables)
+    if not folds or not isinstance(job, PublishJob):
+        return job
+    outbox, signals = (name and folded_name(name) for name in (job.outbox.table, job.sink.signal_table))
+    return replace(job, outbox=replace(job.outbox, table=outbox), sink=replace(job.sink, signal_table=signals))
 
 
 def _job_of(content: TomlTable, file: Path, lines: typing.Mapping[KeyPath, int] | None) -> AnyJob:

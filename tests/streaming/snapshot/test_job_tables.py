@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.schema.definitions import TableName
@@ -14,9 +15,15 @@ from binlog_format.position import Position
 from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
 from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.plan.snapshots import PlannedSnapshot
+from binlog_streaming.prove.comparison import ProofOutcome
+from binlog_streaming.prove.run import JobProof
 from binlog_streaming.settings import load_job
+from binlog_streaming.snapshot.definitions import plan_definitions
+from binlog_streaming.snapshot.plan import make_plan
+from binlog_streaming.snapshot.reading.plan import plan_reading
 from binlog_streaming.snapshot.server_tables import JobTables
-from tests.streaming.snapshot.live import job_file
+from tests.servers import mariadb_server_in
+from tests.streaming.snapshot.live import job_file, run_sql, session_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,3 +86,19 @@ def test_tables_that_the_server_does_not_show_are_named(tmp_path: Path) -> None:
     tables = tables_of(tmp_path, has_begun=True)
     assert tables.unseen([WHOLE, OPEN, ASIDE, REFUSED], None) == ("shop.lacking",)
     assert tables.unseen([], r"shop\.(open|new)") == ("shop.open",)
+
+
+@pytest.mark.server
+def test_tables_are_asked_for_in_any_case_where_the_server_folds_names(tmp_path: Path) -> None:
+    """`--tables` of `snapshot`, `prove` and `prove --against`, as `select` of the job."""
+    with mariadb_server_in(tmp_path / "server", options=("--lower-case-table-names=1",)) as server:
+        run_sql(server, ["CREATE DATABASE Shop", "CREATE TABLE Shop.Items (id INT PRIMARY KEY)"])
+        path = job_file(tmp_path, server.binlog_directory, r"select = 'Shop\..*'")
+        path.write_text(path.read_text().replace("[sink]", "lowerCaseTableNames = 1\n[sink]"))
+        job, asked, found = load_job(path), "Shop[.]Items", TableName("shop", "items")
+        with session_on(server) as session:
+            assert plan_definitions(session, job, asked) == (found,)
+            assert [planned.table.name for planned in plan_reading(session, job, tables=asked).tables] == [found]
+            assert [planned.table.name for planned in make_plan(session, job, tables=asked).tables] == [found]
+        (result,) = JobProof(job, lambda: session_on(server), lambda _: None, lambda _: None).prove(asked)
+        assert (result.table, result.outcome) == ("shop.items", ProofOutcome.NOT_COMPARED)

@@ -50,10 +50,12 @@ ROWS = [
 Message = tuple[bytes | None, bytes | None, "Headers | None"]
 
 
-def job_of(log: Path, sink: str = "", outbox: str = 'table = "shop.outbox"', rules: str = "") -> PublishJob:
+def job_of(
+    log: Path, sink: str = "", outbox: str = 'table = "shop.outbox"', rules: str = "", source: str = ""
+) -> PublishJob:
     job = parse_any_job(
-        f'checkpoint = "c"\n[source]\npath = "{log}"\n[[tables]]\n{rules}\n[outbox]\n{outbox}\n[sink]\nkind = "kafka"\n'
-        f'bootstrap_servers = "a:1"\ntopic_prefix = "p"\n{sink}',
+        f'checkpoint = "c"\n[source]\npath = "{log}"\n{source}\n[[tables]]\n{rules}\n[outbox]\n{outbox}\n[sink]\n'
+        f'kind = "kafka"\nbootstrap_servers = "a:1"\ntopic_prefix = "p"\n{sink}',
         file=log / "job.toml",
     )
     assert isinstance(job, PublishJob)
@@ -89,6 +91,18 @@ def test_rows_are_messages_with_their_own_topic_key_and_value(log: Path) -> None
         (b"5", b'{"n": 2}', [("id", b"4"), ("eventType", b"paid")]),
     ]
     assert topics["outbox.event.order_line"] == [(b"5", b"\x00\xff", [("id", b"2")])]
+
+
+def test_an_outbox_has_the_name_that_the_server_logs(log: Path) -> None:
+    """A server with lower_case_table_names=1 logs the rows of `Shop.Outbox` under `shop.outbox`."""
+    names = {
+        "outbox": 'table = "Shop.Outbox"',
+        "sink": "signal_table = 'Shop.Signals'",
+        "rules": "select = 'Shop[.].*'",
+    }
+    job = job_of(log, source="lowerCaseTableNames = 1", **names)
+    assert set(published(job)) == {"p.shop.orders", "outbox.event.order", "outbox.event.order_line"}
+    assert job.sink.signal_table == "shop.signals"
 
 
 def test_rules_of_the_table_hold_for_its_events(log: Path) -> None:
