@@ -37,8 +37,9 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
 from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
+from binlog_streaming.tables.statements.generated_columns import without_generated
 from binlog_streaming.tables.statements.log_facts import liked
-from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns, without_generated
+from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import (
     ColumnsBefore,
