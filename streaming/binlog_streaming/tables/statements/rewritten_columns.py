@@ -29,7 +29,7 @@ from binlog_format.errors import SchemaError, TableError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.json.variants import is_variant
-from binlog_streaming.lake.evolution import cast_array, text_fields
+from binlog_streaming.lake.evolution import cast_array, common_type, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
 from binlog_streaming.tables.statements.chosen_rows import check_chosen_rows
@@ -157,11 +157,18 @@ def _mask(values: Values, count: int) -> pa.BooleanArray:
 
 
 def rewritten_columns(
-    context: StatementContext, target: Target, change: TableAltered, *, keys: tuple[str, ...], dropped: tuple[str, ...]
+    context: StatementContext,
+    target: Target,
+    change: TableAltered,
+    *,
+    modified: pa.Schema,
+    keys: tuple[str, ...],
+    dropped: tuple[str, ...],
 ) -> dict[str, RewrittenColumn]:
     """Columns of a target whose values an ALTER TABLE changes, by their names after it.
 
     Args:
+        modified: Columns that the statement defines, in the target's types, under their new names.
         dropped: Columns of the target that the table did not have any more before it.
 
     Raises:
@@ -189,7 +196,14 @@ def rewritten_columns(
     return {
         changed.new.name: converted[name]
         if name in converted and name not in failing
-        else _nulled(context, target, name, changed, failing.get(name, ""), in_key=folded_name(name) in in_key)
+        else _nulled(
+            context,
+            name,
+            changed,
+            _type_of_nulls(context, target, name, changed, modified),
+            failing=failing.get(name, ""),
+            in_key=folded_name(name) in in_key,
+        )
         for name, changed in changes
     }
 
@@ -262,8 +276,19 @@ def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
     return failing
 
 
+def _type_of_nulls(
+    context: StatementContext, target: Target, name: str, change: ColumnChanged, modified: pa.Schema
+) -> pa.DataType:
+    """The type after the statement of a column that is null in it: its own where rows that are gone keep values."""
+    there = text_fields(target.schema()).field(name).type
+    if change.new.name not in modified.names:
+        return there
+    wanted = text_fields(modified).field(change.new.name).type
+    return there if context.keeps_rows and common_type(there, wanted) is not None else wanted
+
+
 def _nulled(
-    context: StatementContext, target: Target, name: str, change: ColumnChanged, failing: str, *, in_key: bool
+    context: StatementContext, name: str, change: ColumnChanged, kind: pa.DataType, *, failing: str, in_key: bool
 ) -> RewrittenColumn:
     """The column with null in all rows, if the job wants that or shows nothing else in it."""
     effect = change.effect
@@ -272,7 +297,7 @@ def _nulled(
     mask = None if context.shown_by is None else context.shown_by.mask(change.old.name)
     shows_null = mask is not None and mask.kind is MaskKind.NULL
     if shows_null or (context.table.rule.rewritten is Rewritten.NULL and not in_key):
-        return RewrittenColumn(name, None, text_fields(target.schema()).field(name).type, context)
+        return RewrittenColumn(name, None, kind, context)
     assert isinstance(effect, Unknown)
     raise TableError(
         "REWRITTEN_BY_SERVER",

@@ -343,14 +343,14 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
     check_new_columns(context, target, change, rule.keys or change.primary_key or held)
-    rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
-    added = target.stored_schema(context.schema_of(change.added))
+    added, modified = (target.stored_schema(context.schema_of(facts)) for facts in (change.added, change.modified))
+    rewritten = rewritten_columns(context, target, change, modified=modified, keys=held, dropped=before)
     asked = target_alteration(
         ColumnsBefore(target.schema(), before, lambda: has_rows(target), context.keeps_rows),
         change,
         added=added,
-        modified=target.stored_schema(context.schema_of(change.modified)),
+        modified=modified,
         converted={name: column.values for name, column in rewritten.items()},
     )
     renamed = {folded_name(old): new for old, new in {**asked.change.renamed, **change.renamed}.items()}

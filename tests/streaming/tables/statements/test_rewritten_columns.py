@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal as D
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -204,6 +205,46 @@ def test_definition_that_is_not_known_is_named_with_the_way_to_bring_it(tmp_path
 
     with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*snapshot JOB.toml --definitions"):
         kept(tmp_path, story)
+
+
+VALUES: dict[str, Value] = {
+    "int": 5,
+    "decimal(10,2)": D("1.25"),
+    "decimal(40,2)": D("2.25"),
+    "double": 1.5,
+    "varchar(20)": "no number",
+    "varbinary(20)": b"\xff",
+    "date": dt.date(2026, 1, 31),
+    "datetime(6)": dt.datetime.fromisoformat("2026-01-31T12:00:00.000005"),
+    "timestamp(6)": dt.datetime(2026, 1, 31, 12, 0, 0, 5, dt.UTC),
+    "time(6)": dt.timedelta(hours=-8, microseconds=5),
+}
+
+
+@pytest.mark.parametrize("deletes", [Deletes.REMOVE, Deletes.MARK])
+def test_column_of_any_type_can_get_any_other_without_values(tmp_path: Path, deletes: Deletes) -> None:
+    pairs = [(old, new) for old in VALUES for new in VALUES if new != old]
+    olds, news = (
+        wanted("orders", ID, *(ColumnSpec(f"c{n}", pair[side], nullable=True) for n, pair in enumerate(pairs)))
+        for side in (0, 1)
+    )
+
+    def story(log: ShopLog) -> None:
+        before = [VALUES[old] for old, _ in pairs]
+        columns = ", ".join(f"c{n} {old} AS (f(id))" for n, (old, _) in enumerate(pairs))
+        log.statement(f"CREATE TABLE orders (id INT PRIMARY KEY, {columns})")
+        log.insert(olds, (1, *before), (2, *before))
+        log.delete(olds, (2, *before))
+        log.statement(
+            "ALTER TABLE orders " + ", ".join(f"MODIFY c{n} {new} AS (g(id))" for n, (_, new) in enumerate(pairs))
+        )
+        log.insert(news, (3, *(VALUES[new] for _, new in pairs)))
+
+    rule = TableRule(rewritten=Rewritten.NULL, deletes=deletes)
+    rows = {row[0]: row[1 : len(pairs) + 1] for row in kept(tmp_path, story, rule)["orders"]}
+    assert rows.keys() == ({1, 3} if deletes is Deletes.REMOVE else {1, 2, 3})
+    assert set(rows[1]) == {None}
+    assert None not in rows[3]
 
 
 def test_key_is_converted_and_never_null(tmp_path: Path) -> None:
