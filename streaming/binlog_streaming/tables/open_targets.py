@@ -20,6 +20,7 @@ from binlog_format.messages import library_text, shown_cause
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, commit_id_of
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.failures import naming, unexpected
+from binlog_streaming.plan.snapshots import past_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -200,5 +201,6 @@ def target_gone(name: TableName, mode: Mode | str, uri: str) -> TableError:
         "TARGET_GONE",
         f"{name}: {uri} was written by this job ({mode}), and is not there any more",
         hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay "
-        "JOB.toml; or delete the checkpoint and the other tables too, and let the job build all of them anew",
+        f"JOB.toml, or from the server's rows: {past_statement(name)}; or delete the checkpoint and the other tables "
+        "too, and let the job build all of them anew",
     )

@@ -310,7 +310,7 @@ def _set_back(uri: str, commit_id: CommitId, place: tuple[int, int], version: in
         f"{commit_id.source_table}: {uri} had batch {place[0]}, step {place[1]} in version {version}, and was set back "
         "to an older version (RESTORE)",
         hint=f"Set it forward (RESTORE ... TO VERSION AS OF {version}, or a later one from before it was set back); or "
-        "delete the table (and the checkpoint) and let this job build it anew from the log",
+        "delete the table, and do as BINLOG_TABLE.TARGET_GONE advises then: a snapshot alone does not bring it back",
     )
 
 
@@ -319,7 +319,7 @@ def _copied_back(uri: str, commit_id: CommitId, place: tuple[int, int]) -> Table
         "OTHER_WRITER",
         f"{commit_id.source_table}: {uri} had batch {place[0]}, step {place[1]} while this job ran, and has it no "
         "more: an older copy of the table is in its place",
-        hint="Bring the newer files back; or delete the table (and the checkpoint) and let this job build it anew",
+        hint="Bring the newer files back; or delete the table, and do as BINLOG_TABLE.TARGET_GONE advises then",
     )
 
 

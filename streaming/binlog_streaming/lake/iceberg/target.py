@@ -169,8 +169,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
                 f"{commit_id.source_table}: {self.uri} had batch {applied.batch_id}, and now holds "
                 + ("none" if held is None else f"batch {held.batch_id}, step {held.step}")
                 + ": it was set back to an older snapshot",
-                hint="Set it forward to the snapshot of that batch; or delete the table (and the checkpoint) and let "
-                "this job build it anew from the log",
+                hint="Set it forward to the snapshot of that batch; or delete the table, and do as "
+                "BINLOG_TABLE.TARGET_GONE advises then: a snapshot alone does not bring it back",
             )
         return applied
 

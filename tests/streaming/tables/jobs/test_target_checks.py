@@ -122,6 +122,7 @@ def test_job_stops_before_it_writes_when_a_target_is_gone(tmp_path: Path, rule: 
     ) as caught:
         batches.do(story)
     assert "binlog-stream replay" in (caught.value.hint or "")
+    assert r"snapshot JOB.toml --server URL --tables 'shop\.orders'" in (caught.value.hint or "")
     assert set(targets.tables) <= {"shop/items"}, "no partial table was begun"
 
 
