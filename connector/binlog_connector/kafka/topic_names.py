@@ -106,10 +106,14 @@ class TopicNames:
 
     def may_be_of_table(self, topic: str) -> bool:
         """True if *topic* has the form of those of tables."""
-        parts = re.split(r"\{(\w+)\}", self._templates.tables)
+        return topic not in self._own and self.may_be_of_route(self._templates.tables, topic)
+
+    def may_be_of_route(self, template: str, topic: str) -> bool:
+        """True if *topic* can be made with *template*, as `of_route` does."""
+        parts = re.split(r"\{(\w+)\}", template)
         parts[1::2] = [re.escape(self._templates.prefix) if name == "prefix" else ".+" for name in parts[1::2]]
         parts[::2] = map(re.escape, parts[::2])
-        return topic not in self._own and re.fullmatch("".join(parts), topic) is not None
+        return re.fullmatch("".join(parts), topic) is not None
 
     def is_of_table(self, topic: str, database: str, table: str) -> bool:
         """True if the changes of that table go to *topic*."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _LOOK_BACK = 8
 """Messages at the end of a partition that are looked at: the last one may be a tombstone, or a control record."""
 _FIELDS = ("file", "pos", "gtid", "db", "table")
+_OTHER_MESSAGES = ({"databaseName", "ddl"}, {"aggregate_type", "additional_data"})
+"""Fields of messages in a connector's topics of schema history and of notifications, which may have the prefix, too."""
 
 
 class _Published(NamedTuple):
@@ -106,9 +108,10 @@ def _newest_published(job: PublishJob) -> Iterator[_Published]:
             topic = messages.partition.topic
             values = [value for value in messages.values.to_pylist() if value is not None]
             sources = [source for value in values if (source := _source_of(value, registry)) is not None]
-            if values and not sources and names.have_prefix:
+            is_outbox = job.outbox.table is not None and names.may_be_of_route(job.outbox.topic, topic)
+            if values and not sources and names.have_prefix and not is_outbox:
                 raise _unknown_form(job, topic)
-            for source in sources:
+            for source in filter(None, sources):
                 tables = source.get("db"), source.get("table")
                 if None in tables or names.is_of_table(topic, *map(str, tables)):
                     yield _Published(topic, source["place"], source["gtid"])
@@ -126,9 +129,12 @@ def _unknown_form(job: PublishJob, topic: str) -> StartError:
 
 
 def _source_of(value: bytes, registry: SchemaRegistry | None) -> dict[str, Any] | None:
-    """Fields of `source` of a message, with `place` and `gtid` parsed; None: it has neither."""
+    """Fields of `source` of a message, with `place` and `gtid` parsed; none if it is about no row; None: unknown."""
     try:
-        source = _source(_read(value, registry))
+        message = _read(value, registry)
+        if any(fields <= message.keys() for fields in _OTHER_MESSAGES):
+            return {}
+        source = _source(message)
         has_place = source.get("file") is not None
         place = ServerPosition(str(source["file"]), int(source["pos"])) if has_place else None
         gtid = parse_gtid(str(source["gtid"])) if source.get("gtid") else None

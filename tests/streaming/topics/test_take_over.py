@@ -60,9 +60,9 @@ def _message(place: dict[str, Any], back: int = 40) -> bytes:
     return json.dumps({"payload": {"op": "c", "source": {**place, "pos": place["pos"] - back}}}).encode()
 
 
-def _published(job: PublishJob, *values: bytes | None) -> str:
-    """The topic of the table, made with messages of these *values*."""
-    topic = f"{job.sink.topic_prefix}.shop.t"
+def _published(job: PublishJob, *values: bytes | None, topic: str | None = None) -> str:
+    """The topic of the table, or *topic*, made with messages of these *values*."""
+    topic = topic or f"{job.sink.topic_prefix}.shop.t"
     with Topics(connection_of(job.sink)) as topics:
         topics.create(topic, partitions=3, replication=1, settings={})
     producer = KafkaProducer(bootstrap_servers=job.sink.bootstrap_servers)
@@ -134,3 +134,17 @@ def test_messages_that_tell_no_place_are_named(
     _published(job, b'{"id": 1}', TOMBSTONE, AVRO)
     with pytest.raises(StartError, match="has messages without a place in the log"):
         check_publish_job(_after(job, first))
+
+
+@pytest.mark.parametrize("topic", ["{prefix}.schema.history", "{prefix}.outbox.event.order"])
+def test_topics_that_are_of_no_table_count_for_nothing(
+    mariadb_server: MariaDbServer, kafka_broker: KafkaBroker, tmp_path: Path, places: list[dict[str, Any]], topic: str
+) -> None:
+    """They may begin with the prefix, as those of tables do."""
+    first, *_ = places
+    outbox = '[outbox]\ntable = "shop.outbox"\ntopic = "{prefix}.outbox.event.{route}"\n'
+    job = publish_job(tmp_path, mariadb_server.binlog_directory, kafka_broker, more=outbox)
+    history = b'{"source": {"server": "shop"}, "databaseName": "shop", "ddl": "CREATE TABLE t (id INT)"}'
+    value = history if topic.endswith("history") else b'{"total": 3}'
+    _published(job, value, topic=topic.format(prefix=job.sink.topic_prefix))
+    assert check_publish_job(_after(job, first)).start.is_new
