@@ -171,6 +171,7 @@ FOUND: Mapping[str, Expected] = {
     "time_fraction": EQUAL,
     "timestamp_takes_no_null": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column a\b.*\bNULL\b"),
     "trigger_elsewhere": Expected(named=r"STATEMENT_FORMAT\] .*the trigger h1\.g is on h1\.u"),
+    "unlogged_column": Expected(named=r"SCHEMA_CHANGED\] h1\.t: column c is new, .* no statement in the log adds it"),
     "utf8_of_four_bytes": EQUAL,
     "utf8_that_loses_nothing": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column a\b.*\butf8\b"),
     "versioned_parent": Expected(named=r"FOREIGN_KEY_CASCADE\] .* a DELETE from h1\.p may change rows of h1\.c\b"),

@@ -34,7 +34,7 @@ from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
 from binlog_streaming.tables.evidence_watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.statements.existing_values import adopt_keys
+from binlog_streaming.tables.statements.existing_values import adopt_keys, check_of_added
 from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
@@ -262,7 +262,7 @@ class _ComponentRun:
             schema = target_schema(content, mode)
             if self._run.sink.json is Json.VARIANT:
                 schema = content.with_json(schema, target, self._facts)
-            fit_columns(target, commit_id, schema, self._positions)
+            fit_columns(target, commit_id, schema, self._positions, check_of_added(table, mode, content, self._facts))
             types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
                 target.set_properties(commit_id, recorded=types)

@@ -9,18 +9,19 @@ from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.plan.snapshots import past_statement
-from binlog_streaming.settings import UnknownValues
+from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.tables.statements.row_retention import has_rows, live_rows
-from binlog_streaming.tables.statements.target_alteration import dropped_columns
+from binlog_streaming.tables.statements.target_alteration import dropped_columns, unexplained_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.job_state import SelectedTable
-    from binlog_streaming.settings import Mode
+    from binlog_streaming.tables.rows_step import RowsContent
+    from binlog_streaming.tables.statements.log_facts import LogFacts
     from binlog_streaming.tables.statements.work import StatementContext
 
 _UNSETTLED = "a default whose bytes depend on the server"
@@ -58,6 +59,35 @@ def check_new_columns(context: StatementContext, target: Target, change: TableAl
             f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
             hint=f"{past_statement(context.table.name)}. Or {null}leave the table out (option source.excludeTables)",
         )
+
+
+def check_of_added(
+    table: SelectedTable, mode: Mode, content: RowsContent, facts: LogFacts
+) -> Callable[[Sequence[str]], None] | None:
+    """Check of columns that rows of a step have, and existing rows lack: statements must have added them.
+
+    Of one that a statement adds, and whose type only rows show, the values were known to be null.
+
+    Returns:
+        It gets the names of these columns; None: they may be null.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`, the check too: no statement has added a column. `DDL_NOT_PARSED`, the check
+            alone: a statement about the table is not understood.
+    """
+    if mode is Mode.CHANGELOG or table.rule.unknown_values is UnknownValues.NULL:
+        return None
+    content.check_new_columns()
+
+    def check(added: Sequence[str]) -> None:
+        definition = None if facts.log is None else facts.definition_at(table.name, content.last.position)
+        stated = () if definition is None else definition.columns or ()
+        known = folded_names(column.name for column in stated)
+        for column in added:
+            if folded_name(column) not in known:
+                raise unexplained_column(str(table.name), column)
+
+    return check
 
 
 def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: Set[str]) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
@@ -28,10 +29,11 @@ from binlog_streaming.lake.evolution import (
     without_identity,
 )
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
+from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.tables.statements.row_retention import has_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_streaming.lake.commit_id import CommitId
@@ -241,8 +243,28 @@ def dropped_columns(target: Target) -> tuple[str, ...]:
     return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
 
 
-def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:
+def unexplained_column(source_table: str, name: str) -> SchemaError:
+    """The error for a new column of rows, if rows before them have values in it that the log lacks."""
+    return SchemaError(
+        "SCHEMA_CHANGED",
+        f"{source_table}: column {name} is new, and the log lacks its values in existing rows: no statement in the log "
+        "adds it",
+        hint=f'{past_statement(TableName.parse(source_table))}. Or set unknown_values = "null" to go on with null in '
+        "them, or leave the table out (option source.excludeTables)",
+    )
+
+
+def fit_columns(
+    target: Target,
+    commit_id: CommitId,
+    schema: pa.Schema,
+    positions: BatchPositions,
+    check_added: Callable[[Sequence[str]], None] | None = None,
+) -> None:
     """Give *target* the columns of the rows that come next; create it if it does not exist.
+
+    Args:
+        check_added: Gets the columns that are new for existing rows, which are null in them; None: they may be.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values, and there are some.
@@ -264,6 +286,8 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         if not set(removed) <= set(dropped_columns(target)):
             raise
         asked = TargetAlteration(reconciled(held, wanted, commit_id.source_table), removed)
+    if check_added is not None and len(asked.change.added) and has_rows(target):
+        check_added(asked.change.added.names)
     if asked:
         positions.clear_position(target, commit_id)
         asked.bring_into(target, commit_id)

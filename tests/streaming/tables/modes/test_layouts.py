@@ -12,7 +12,7 @@ from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.settings import Deletes, Mode, TableRule
+from binlog_streaming.settings import Deletes, Mode, TableRule, UnknownValues
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.shop import ShopLog
@@ -50,21 +50,31 @@ def test_layouts_with_the_same_columns_are_one_table(tmp_path: Path) -> None:
     assert rows(tmp_path) == [(1, "d"), (2, "f")]
 
 
-@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.CHANGELOG])
+@pytest.mark.parametrize(
+    "rule",
+    [TableRule(), TableRule(unknown_values=UnknownValues.NULL), TableRule(mode=Mode.CHANGELOG)],
+    ids=["mirror", "mirror with nulls", "changelog"],
+)
 @pytest.mark.parametrize("together", [True, False], ids=["in a batch", "between batches"])
-def test_columns_that_no_statement_explains_are_null_in_rows_before(tmp_path: Path, mode: Mode, together: bool) -> None:
-    """SET sql_log_bin = 0 hides a statement."""
-    rule = TableRule(mode=mode)
+def test_columns_that_no_statement_explains_are_unknown_in_rows_before(
+    tmp_path: Path, rule: TableRule, together: bool
+) -> None:
+    """SET sql_log_bin = 0 hides a statement, which may give the column a default."""
     wider = TableSpec("shop", "customers", (ColumnSpec("id", "bigint"), NAME, EMAIL), ("id",))
+    more = "log" if together else "log2"
     with ShopLog(tmp_path / "log") as log:
         log.insert(CUSTOMERS, (1, "a"))
         if together:
             log.insert(wider, (2**40, "b", "c"))
-    write(tmp_path / "log", tmp_path, 0, rule)
     if not together:
+        write(tmp_path / "log", tmp_path, 0, rule)
         with ShopLog(tmp_path / "log2") as log:
             log.insert(wider, (2**40, "b", "c"))
-        write(tmp_path / "log2", tmp_path, 1, rule)
+    if rule == TableRule():
+        with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: column email is new, .* no"):
+            write(tmp_path / more, tmp_path, 1, rule)
+        return
+    write(tmp_path / more, tmp_path, 1, rule)
     table = DeltaTable(str(tmp_path / "shop" / "customers")).to_pyarrow_table().sort_by("id")
     assert table.select(["id", "name", "email"]).to_pylist() == [
         {"id": 1, "name": "a", "email": None},

@@ -12,7 +12,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, commit_id_of
-from binlog_streaming.settings import Mode, TableFormat, TableRule
+from binlog_streaming.settings import Mode, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.open_targets import read_target_state
 from tests.faults.cuts import Cut, CutOff
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.streaming.tables.statements.statement_stories import Story
 
-MIRROR = TableRule(select=r"shop\.orders")
+MIRROR = TableRule(select=r"shop\.orders", unknown_values=UnknownValues.NULL)
 CHANGELOG = TableRule(select=r"shop\.orders", mode=Mode.CHANGELOG)
 CASES = [(form, MIRROR) for form in MIRROR_SINKS] + [(form, CHANGELOG) for form in TableFormat]
 IDS = [f"{form}-{rule.mode}" for form, rule in CASES]
