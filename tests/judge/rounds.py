@@ -32,6 +32,8 @@ TARGETS: Sequence[tuple[SinkChoices, Mapping[str, object]]] = (
     (SinkChoices(merge=Merge.REWRITE), {"deletes": "mark"}),
     (SinkChoices(TableFormat.ICEBERG), {"mode": "scd2"}),
     (SinkChoices(TableFormat.ICEBERG, Merge.MARK), {}),
+    (SinkChoices(), {"unknown_values": "null", "rewritten": "null", "generated": "null"}),
+    (SinkChoices(TableFormat.ICEBERG), {"unknown_values": "null", "rewritten": "null", "mode": "scd2"}),
 )
 """What jobs write: a format, and settings of its tables."""
 RULE = {"foreign_keys": "apply", "on_partition_drop": "apply"}

@@ -85,10 +85,17 @@ class ServerTable:
 
 @dataclass(frozen=True)
 class TargetTable:
-    """A table of a job, as its readers get it."""
+    """A table of a job, as its readers get it.
+
+    Attributes:
+        content: Its rows.
+        properties: What it records.
+        lacks_values: Where the log lacked a value, or a statement changed it, there may be null.
+    """
 
     content: pa.Table
     properties: Mapping[str, str]
+    lacks_values: bool = False
 
     @property
     def is_dropped(self) -> bool:
@@ -107,15 +114,16 @@ def server_tables(final: Path) -> dict[str, ServerTable]:
     return {name: ServerTable(one["columns"], one["types"], one["rows"]) for name, one in found.items()}
 
 
-def read_targets(sink: Sink, *, only_live: bool = False) -> dict[str, TargetTable]:
+def read_targets(sink: Sink, *, only_live: bool = False, lacks_values: bool = False) -> dict[str, TargetTable]:
     """The tables of a job, by the name of their source table.
 
     Args:
         only_live: Leave out rows that the source table does not have any more, and versions that have ended.
+        lacks_values: See `TargetTable`.
     """
     read = _iceberg_tables if sink.format is TableFormat.ICEBERG else _delta_tables
     return {
-        properties[SOURCE_PROPERTY]: TargetTable(_live(rows) if only_live else rows, properties)
+        properties[SOURCE_PROPERTY]: TargetTable(_live(rows) if only_live else rows, properties, lacks_values)
         for rows, properties in read(sink)
     }
 
@@ -217,7 +225,20 @@ def difference(server: ServerTable, target: TargetTable, *, left_out: Collection
     places = [(server.columns.index(name), kind) for name, kind in pairs]
     got = Counter(zip(*read, strict=True))
     wanted = Counter(tuple(server_value(row[at], kind) for at, kind in places) for row in server.rows)
-    return "" if got == wanted else _told(got, wanted, [kind for _, kind in pairs])
+    if got == wanted or (target.lacks_values and _is_all_but_nulls(got - wanted, wanted - got)):
+        return ""
+    return _told(got, wanted, [kind for _, kind in pairs])
+
+
+def _is_all_but_nulls(surplus: Counter[Row], lacking: Counter[Row]) -> bool:
+    """True if each row that the server alone has is one of the target, with null for some of its values."""
+    rest = sorted(surplus.elements(), key=lambda row: row.count(None))
+    for row in lacking.elements():
+        match = next((own for own in rest if all(x in (None, y) for x, y in zip(own, row, strict=True))), None)
+        if match is None:
+            return False
+        rest.remove(match)
+    return not rest
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -128,6 +128,13 @@ def test_tables_that_differ(columns: dict[str, list[object]], properties: dict[s
         )
 
 
+@pytest.mark.parametrize(("values", "is_equal"), [([None, None], True), (["b", None], False), ([None, "a"], False)])
+def test_a_value_that_the_log_lacks_may_be_null(values: list[object], is_equal: bool) -> None:
+    table = TargetTable(pa.table({"id": [1, 2], "v": values}), {}, lacks_values=True)
+    assert (difference(SERVER, table) == "") == is_equal
+    assert difference(SERVER, TargetTable(table.content, {})) != ""
+
+
 def test_a_dropped_column_may_stay_in_a_target() -> None:
     table = TargetTable(pa.table({"id": [1, 2], "v": ["a", None], "old": [1, 1]}), {DROPPED_COLUMNS_PROPERTY: "old"})
     assert difference(SERVER, table) == ""
@@ -168,10 +175,10 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
     right = replayed(server, tmp_path / "lake", STATEMENTS)
     assert {name: verdict.kind for name, verdict in right.verdicts.items()} == ALL_EQUAL
 
-    def losing(sink: Sink, *, only_live: bool) -> dict[str, TargetTable]:
+    def losing(sink: Sink, **chosen: bool) -> dict[str, TargetTable]:
         return {
             name: TargetTable(table.content.slice(name == "h1.t2"), table.properties)
-            for name, table in read_targets(sink, only_live=only_live).items()
+            for name, table in read_targets(sink, **chosen).items()
         }
 
     monkeypatch.setattr("tests.judge.verdicts.read_targets", losing)
