@@ -26,6 +26,7 @@ _EXTRAS = {
     "opentelemetry": "otel",
     "openlineage": "lineage",
     "confluent_kafka": "rdkafka",
+    "fastavro": "avro",
     "starlette": "status",
     "uvicorn": "status",
 }

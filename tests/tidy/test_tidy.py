@@ -36,6 +36,7 @@ CONNECTOR_LIBRARIES = {
 STREAMING_LIBRARIES = {
     "numpy",
     "pyarrow",
+    "fastavro",
     "kafka",
     "msgspec",
     "pyspark",
@@ -54,7 +55,7 @@ STREAMING_LIBRARIES = {
     "uvicorn",
     "openlineage",
 }
-LAB_LIBRARIES = FORMAT_LIBRARIES | STREAMING_LIBRARIES | {"fastavro"}  # reads Avro for the verdicts of lives
+LAB_LIBRARIES = FORMAT_LIBRARIES | STREAMING_LIBRARIES
 ALLOWED_IMPORTS = {
     "binlog_format": {"binlog_format"} | FORMAT_LIBRARIES,
     "binlog_connector": {"binlog_format", "binlog_connector"} | CONNECTOR_LIBRARIES,

@@ -5,13 +5,14 @@ The connector must have published no more than the offset says that it stored.
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_connector.envelope.avro.avro_encoding import AVRO_MAGIC
 from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET, DebeziumOffset, start_after
+from binlog_connector.installing import require
 from binlog_connector.kafka.topic_reader import TopicReader
-from binlog_connector.kafka_decode.avro_values import read_avro
 from binlog_format.errors import StartError
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import parse_gtid
@@ -100,6 +101,8 @@ def _newest_published(job: PublishJob) -> Iterator[_Published]:
         StartError: A topic has messages, and none of its last ones tells which change it is about.
     """
     names, registry = names_of(job.sink), registry_of(job.sink)
+    if registry is not None:
+        require("fastavro")
     with TopicReader(connection_of(job.sink), _no_file) as reader:
         partitions = reader.partitions(filter(names.may_be_of_table, reader.topics()))
         ranges = reader.ranges(partitions)
@@ -138,7 +141,7 @@ def _source_of(value: bytes, registry: SchemaRegistry | None) -> dict[str, Any] 
         has_place = source.get("file") is not None
         place = ServerPosition(str(source["file"]), int(source["pos"])) if has_place else None
         gtid = parse_gtid(str(source["gtid"])) if source.get("gtid") else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError):
         return None
     return None if place is None and gtid is None else {**source, "place": place, "gtid": gtid}
 
@@ -151,7 +154,9 @@ def _read(value: bytes, registry: SchemaRegistry | None) -> Any:
     schema = registry.schema_of(int.from_bytes(value[1:5], "big"))
     if schema is None:
         raise ValueError("the registry does not have its schema")
-    return read_avro(schema, value[5:])
+    from fastavro import schemaless_reader
+
+    return schemaless_reader(io.BytesIO(value[5:]), json.loads(schema), None)
 
 
 def _source(message: Mapping[str, Any]) -> Mapping[str, Any]:
