@@ -113,7 +113,7 @@ class SchemaRegistryServer:
             return self._latest(subject) if found[2] else self.register(subject, json.loads(body)["schema"])
         if found := re.fullmatch(r"/compatibility/subjects/([^/]+)/versions/latest\?verbose=true", path):
             return self._check(unquote(found[1]), json.loads(body)["schema"])
-        if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
+        if (found := re.fullmatch(r"/schemas/ids/(\d+)", path)) and int(found[1]) <= len(self._schemas):
             return 200, {"schema": self._schemas[int(found[1]) - 1]}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 

@@ -85,12 +85,12 @@ class EmptiedTable:
 
     Attributes:
         rows: What it had.
-        number: The last number of the GTID of these deletes.
+        number: The last number of the GTID of these deletes; None: it had no rows, and no delete is logged.
         key: Columns of the primary key.
     """
 
     rows: ServerTable
-    number: int
+    number: int | None
     key: Sequence[str]
 
 
@@ -213,7 +213,8 @@ def emptied_tables(server: LiveServer, history: History) -> dict[str, EmptiedTab
                 "ORDER BY SEQ_IN_INDEX"
             )
             if kind == "BASE TABLE" and not session.do(f"DELETE FROM {quoted(schema)}.{quoted(table)}"):
-                found[name] = EmptiedTable(rows, _number(after.done[-1].gtid), [str(column) for (column,) in key])
+                number = _number(after.done[-1].gtid) if rows.rows else None
+                found[name] = EmptiedTable(rows, number, [str(column) for (column,) in key])
     return found
 
 

@@ -141,7 +141,7 @@ def _source_of(value: bytes, registry: SchemaRegistry | None) -> dict[str, Any] 
         has_place = source.get("file") is not None
         place = ServerPosition(str(source["file"]), int(source["pos"])) if has_place else None
         gtid = parse_gtid(str(source["gtid"])) if source.get("gtid") else None
-    except (ValueError, LookupError, TypeError, AttributeError, EOFError):
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError, ArithmeticError):  # any bytes may be there
         return None
     return None if place is None and gtid is None else {**source, "place": place, "gtid": gtid}
 
