@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from binlog_format.names import folded_name
-from binlog_format.rows.json.variants import is_variant
+from binlog_format.rows.json.variants import is_json, is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 NUMBER = "number"
 """A decimal whose digits after the point do not count."""
+JSON_VALUE = "JSON value"
+"""A text that MariaDB keeps as it was written, of a target's column of variants."""
 DOUBLE = struct.Struct("<d")
 FLOATS = struct.Struct("<f")
 FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -249,9 +251,13 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _compared_as(kind: str, target: TargetTable, name: str | None) -> str:
+    column = None if name is None else target.content.schema.field(name)
+    if column is None:
+        return kind
+    if kind != "json" and is_json(column):
+        return JSON_VALUE
     # A decimal of the target may have more digits than the server's type, where that was made smaller.
-    is_number = name is not None and pa.types.is_decimal(target.content.schema.field(name).type)
-    return NUMBER if kind == "decimal" and is_number else kind
+    return NUMBER if kind == "decimal" and pa.types.is_decimal(column.type) else kind
 
 
 def _told(got: Counter[Row], wanted: Counter[Row], kinds: Sequence[str]) -> str:
@@ -279,6 +285,8 @@ def server_value(text: str | None, kind: str) -> object:
     """The plain value of a text of the server."""
     if text is None:
         return None
+    if kind == JSON_VALUE:
+        return _json_value(text)
     if kind in INTEGERS:
         return int(text)
     if kind == NUMBER:
@@ -305,6 +313,8 @@ def read_value(value: Any, kind: str) -> object:
         return None
     if isinstance(value, dict | list) and kind not in GEOMETRIES:
         return repr(value)  # what the column was before it became another one
+    if kind == JSON_VALUE:
+        return _json_value(value)
     if kind in INTEGERS:
         return int(value) if isinstance(value, int | Decimal) else value
     if kind == "decimal":
@@ -321,6 +331,10 @@ def read_value(value: Any, kind: str) -> object:
         # A NOT NULL column without a value has no bytes at all, of which the server's functions make NULL.
         return (value["srid"], value["wkb"]) if value["wkb"] else None
     return value
+
+
+def _json_value(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True)
 
 
 def _decimal(text: str) -> str:

@@ -22,6 +22,7 @@ from tests.judge.running import JobEnd
 from tests.judge.servers import SYSTEM_TIME_ZONE, LiveServer
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.tables import (
+    JSON_VALUE,
     ServerTable,
     TargetTable,
     difference,
@@ -71,6 +72,7 @@ def server(installed: Installed) -> Iterator[LiveServer]:
     [
         ("18446744073709551615", Decimal("18446744073709551615"), "bigint"),
         ("1", True, "bit"),
+        ('{"b":1e3,  "a":[]}', '{"a": [], "b": 1000.0e0}', JSON_VALUE),
         ("0012.50", Decimal("12.50"), "decimal"),
         ("1.000000000000000000000000000009", "1.000000000000000000000000000009", "decimal"),
         ("0.10000000149011612", 0.10000000149011612, "float"),
@@ -96,6 +98,7 @@ def test_the_same_value_is_the_same(text: str, value: object, kind: str) -> None
         ("a", "A", "enum"),
         ("1", "one", "decimal"),
         ("1", None, "int"),
+        ("1e3", "1000", JSON_VALUE),
     ],
 )
 def test_another_value_is_another(text: str, value: object, kind: str) -> None:
