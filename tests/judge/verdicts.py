@@ -101,14 +101,9 @@ class Run:
     system_time_zone: str | None = None
     _log: Path | None = None
 
-    @property
-    def lacks_values(self) -> bool:
-        """Whether targets may have null where the log has no value."""
-        return "null" in self.rule.values()
-
     def targets(self, job: Job) -> dict[str, TargetTable]:
         """What the job has made."""
-        return read_targets(job.sink, only_live=True, lacks_values=self.lacks_values)
+        return read_targets(job.sink, only_live=True, lacks_values="null" in self.rule.values())
 
     def job(self, select: str = ".*") -> Job:
         """A job that takes the log from its start; its folder is empty."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import BinlogError, ServerError
 from binlog_format.messages import count_text
 from binlog_format.names import folded_name
-from binlog_format.views.filters import as_folded
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
@@ -235,7 +234,6 @@ class JobProof:
             session = opened.enter_context(self.connect())
             check_server(session)
             check_is_writer(session, self.job.source.path, self.job.source.format)
-            tables = as_folded(tables, self.job.source.folds_names)
             found = find_server_tables(session, self.job, tables)
             of_job = JobTables(self.job)
             unseen = of_job.unseen_tables([table.name for table in found], tables)

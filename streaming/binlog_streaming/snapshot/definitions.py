@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.views.filters import SNAPSHOT_DATABASE, as_folded
+from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
@@ -54,7 +54,6 @@ def plan_definitions(
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)
-    tables = as_folded(tables, job.source.folds_names)
     found = [table for table in find_server_tables(session, job, tables) if among is None or table.name in among]
     if not found:
         raise no_table_found(session, job, tables)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.rules.predicate_parser import column_names, parse_predicate
 from binlog_format.names import folded_name, folded_names
 from binlog_format.vendor import REPLICA_WORDS_SINCE
-from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter, as_folded
+from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.settings.publish_model import PublishJob
 from binlog_streaming.snapshot.definitions import parents_first
 from binlog_streaming.snapshot.log_identity import check_is_writer
@@ -122,7 +122,6 @@ def make_plan(
     check_is_writer(session, job.source.path, job.source.format)
     topics = job.sink.topic_prefix if isinstance(job, PublishJob) else None
     of_job = TopicsTables() if isinstance(job, PublishJob) else JobTables(job)
-    tables = as_folded(tables, job.source.folds_names)
     found = find_server_tables(session, job, tables)
     unseen = of_job.unseen([table.name for table in found], tables)
     if not found:

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import SchemaError
 from binlog_format.messages import closest_names
-from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
+from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter, as_folded
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.plan.job_state import SelectedTable, TableSelection
@@ -105,7 +105,11 @@ def find_server_tables(session: ServerSession, job: Job | PublishJob, tables: st
         job: Its rules, and `source.excludeTables`.
         tables: Only these of them: regular expressions on `database.table`, separated by commas.
     """
-    return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
+    return tuple(sorted(_selected(session, job, _asked_for(job, tables)), key=lambda table: table.source.full_name))
+
+
+def _asked_for(job: Job | PublishJob, tables: str | None) -> TableFilter:
+    return TableFilter(as_folded(tables, job.source.folds_names))
 
 
 def no_table_found(
@@ -134,7 +138,7 @@ def no_table_found(
 def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None) -> tuple[LeftOut, ...]:
     """Find views and sequences that the rules of *job* select, by name."""
     rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
-    wanted = TableFilter(tables)
+    wanted = _asked_for(job, tables)
     rows = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
         " WHERE TABLE_TYPE NOT IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY 1, 2"
@@ -180,7 +184,7 @@ class JobTables:
         keeper.changes()
         record = keeper.record
         self.has_begun = checkpoint is not None and checkpoint.batch_id is not None
-        self._selection = TableSelection.of(job)
+        self._job, self._selection = job, TableSelection.of(job)
         self._written = {TableName(*name) for name in record.tables}
         self._targets = {(TableName(database, table), mode) for database, table, mode in record.targets}
         self._complete = {TableName(*name) for name in record.complete}
@@ -224,7 +228,7 @@ class JobTables:
 
     def unseen_tables(self, seen: Sequence[TableName], tables: str | None) -> tuple[SelectedTable, ...]:
         """The same tables as `unseen`, with their rules."""
-        wanted = TableFilter(tables)
+        wanted = _asked_for(self._job, tables)
         names = sorted({name for name in self._written if wanted.accepts_name(*name)}.difference(seen))
         rules = ((name, self._selection.rule(name)) for name in names)
         return tuple(SelectedTable(name, rule) for name, rule in rules if rule is not None)

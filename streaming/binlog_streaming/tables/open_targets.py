@@ -202,5 +202,5 @@ def target_gone(name: TableName, mode: Mode | str, uri: str) -> TableError:
         f"{name}: {uri} was written by this job ({mode}), and is not there any more",
         hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay "
         f"JOB.toml, or from the server's rows: {past_statement(name)}; or delete the checkpoint and the other tables "
-        "too, and let the job build all of them anew",
+        "too: the job then builds all of them again",
     )

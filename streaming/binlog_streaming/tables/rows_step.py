@@ -37,7 +37,6 @@ from binlog_streaming.tables.row_evidence import (
     proved_rows,
     wrong_document,
 )
-from binlog_streaming.tables.statements.target_alteration import unexplained_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -164,20 +163,6 @@ class RowsContent:
                     hint="Name keys for the table in the job (option tables.keys)",
                 )
         return keys[0]
-
-    def check_new_columns(self) -> None:
-        """Check that no rows have a column that rows before them lack: a statement that adds one begins a new step.
-
-        Raises:
-            SchemaError: `SCHEMA_CHANGED`.
-        """
-        known: frozenset[str] | None = None
-        for row_batch in self.row_batches:
-            names = arrow_schema(row_batch.layout, self.decoding).names
-            new = [name for name in names if known is not None and folded_name(name) not in known]
-            if new:
-                raise unexplained_column(self.source_table, new[0])
-            known = folded_names(names) if known is None else known
 
     def _keys_of(self, row_batch: RowBatch, mode: Mode) -> tuple[str, ...]:
         needs_key = mode is Mode.SCD2 or self.rule.deletes is Deletes.MARK or self.rule.keys

@@ -14,7 +14,6 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.vendor import Vendor
-from binlog_format.views.filters import as_folded
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.server_checks import lock_refusal, rights_refusal
@@ -117,7 +116,6 @@ def plan_reading(
     else:
         is_known = check_restored(session, at)
     of_job = JobTables(job)
-    tables = as_folded(tables, job.source.folds_names)
     found = find_server_tables(session, job, tables)
     unseen = of_job.unseen([table.name for table in found], tables)
     if not found:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
+from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.tables.statements.row_retention import has_rows, live_rows
-from binlog_streaming.tables.statements.target_alteration import dropped_columns, unexplained_column
+from binlog_streaming.tables.statements.target_alteration import dropped_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
@@ -53,12 +56,7 @@ def check_new_columns(context: StatementContext, target: Target, change: TableAl
     }
     if reasons and has_rows(target):
         name, reason = next(iter(reasons.items()))
-        null = "" if folded_name(name) in identifying else 'set unknown_values = "null" to go on with null in them, or '
-        raise SchemaError(
-            "SCHEMA_CHANGED",
-            f"{context.table.name}: column {name} is new, and the log lacks its values in existing rows: {reason}",
-            hint=f"{past_statement(context.table.name)}. Or {null}leave the table out (option source.excludeTables)",
-        )
+        raise _lacks_values(context.table.name, name, reason, may_be_null=folded_name(name) not in identifying)
 
 
 def check_of_added(
@@ -77,17 +75,33 @@ def check_of_added(
     """
     if mode is Mode.CHANGELOG or table.rule.unknown_values is UnknownValues.NULL:
         return None
-    content.check_new_columns()
+    layouts = {(layout.digest, layout.completion): layout for layout in content.layouts}
+    names = [arrow_schema(layout, content.decoding).names for layout in layouts.values()]
+    # A statement that adds a column begins a new step.
+    _check_known(table.name, itertools.chain(*names[1:]), itertools.chain(*names[:1]))
 
     def check(added: Sequence[str]) -> None:
         definition = None if facts.log is None else facts.definition_at(table.name, content.last.position)
         stated = () if definition is None else definition.columns or ()
-        known = folded_names(column.name for column in stated)
-        for column in added:
-            if folded_name(column) not in known:
-                raise unexplained_column(str(table.name), column)
+        _check_known(table.name, added, (column.name for column in stated))
 
     return check
+
+
+def _check_known(table: TableName, columns: Iterable[str], known: Iterable[str]) -> None:
+    there = folded_names(known)
+    new = next((column for column in columns if folded_name(column) not in there), None)
+    if new is not None:
+        raise _lacks_values(table, new, "no statement in the log adds it", may_be_null=True)
+
+
+def _lacks_values(table: TableName, column: str, reason: str, *, may_be_null: bool) -> SchemaError:
+    null = 'set unknown_values = "null" to go on with null in them, or ' if may_be_null else ""
+    return SchemaError(
+        "SCHEMA_CHANGED",
+        f"{table}: column {column} is new, and the log lacks its values in existing rows: {reason}",
+        hint=f"{past_statement(table)}. Or {null}leave the table out (option source.excludeTables)",
+    )
 
 
 def _unknown(fact: ColumnFacts, *, is_settled: bool, keys: Set[str]) -> str | None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
@@ -29,7 +28,6 @@ from binlog_streaming.lake.evolution import (
     without_identity,
 )
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
-from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.tables.statements.row_retention import has_rows
 
 if TYPE_CHECKING:
@@ -241,17 +239,6 @@ def _respelled(names: Iterable[str], change: TableAltered, modified: pa.Schema) 
 def dropped_columns(target: Target) -> tuple[str, ...]:
     """Columns of a target that its source table does not have any more."""
     return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
-
-
-def unexplained_column(source_table: str, name: str) -> SchemaError:
-    """The error for a new column of rows, if rows before them have values in it that the log lacks."""
-    return SchemaError(
-        "SCHEMA_CHANGED",
-        f"{source_table}: column {name} is new, and the log lacks its values in existing rows: no statement in the log "
-        "adds it",
-        hint=f'{past_statement(TableName.parse(source_table))}. Or set unknown_values = "null" to go on with null in '
-        "them, or leave the table out (option source.excludeTables)",
-    )
 
 
 def fit_columns(
