@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.table_names import SessionId
+    from binlog_format.position import Position
 
 
 class StatementScope:
@@ -61,6 +62,7 @@ class StatementScope:
     Attributes:
         foreign_keys: Those of all tables, after the statements observed; None: nobody asks for them.
         names: How the server compares names; where it folds them, all names given are folded.
+        names_unknown_since: First statement after a start of the server that may have changed this; None: none was.
         existing: Tables that there are.
     """
 
@@ -74,6 +76,7 @@ class StatementScope:
         self._options = KnownOptions()
         self.foreign_keys: ForeignKeys | None = None
         self.names = NameRule(folds_names)
+        self.names_unknown_since: Position | None = None
         self.existing = ExistingTables()
 
     def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
@@ -225,6 +228,8 @@ class StatementScope:
         restarted = statement.event_type == EventType.FORMAT_DESCRIPTION
         if restarted or statement.server_run not in (0, self._server_run):
             self._temporary = TemporaryTables()  # a new start of the server ends its sessions
+            if (restarted or self._server_run) and self.names.is_proved and not self.names.folds:
+                self.names, self.names_unknown_since = NameRule(), statement.position
             self._server_run = statement.server_run or self._server_run
 
     def _learn(self, operation: Operation) -> None:

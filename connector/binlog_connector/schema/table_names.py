@@ -270,9 +270,11 @@ class NameRule:
 
     Attributes:
         folds: Upper and lower case are the same; None: not known.
+        is_proved: The log alone proves it, until the server is started again: perhaps with another setting.
     """
 
     folds: bool | None = None
+    is_proved: bool = False
     _created: dict[str, dict[str, bool]] = field(default_factory=dict)  # by database: its tables, and which exist
 
     def observe(self, operation: Operation, *, may_be_missing: bool = False) -> None:
@@ -315,6 +317,7 @@ class NameRule:
         """Take the server's own setting; None: unknown."""
         if self.folds is None and folds is not None:
             self._decide(folds=folds)
+            self.is_proved = False
 
     def take_rows(self, names: Iterable[TableName]) -> None:
         """Names under which rows were logged, after the last DROP DATABASE up to the statement observed last."""
@@ -329,15 +332,16 @@ class NameRule:
 
     def to_json(self) -> dict[str, object]:
         """All that is known, as plain values; `from_json` reads it."""
-        return {"folds": self.folds, "created": self._created}
+        return {"folds": self.folds, "proved": self.is_proved, "created": self._created}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> NameRule:
         """Read what `to_json` gave; an empty mapping: nothing is known."""
-        return cls(values.get("folds"), {name: dict(tables) for name, tables in values.get("created", {}).items()})
+        created = {name: dict(tables) for name, tables in values.get("created", {}).items()}
+        return cls(values.get("folds"), bool(values.get("proved")), created)
 
     def _decide(self, *, folds: bool) -> None:
-        self.folds = folds
+        self.folds, self.is_proved = folds, True
         self._created = {}
 
     def _create(self, name: TableName, *, is_new: bool) -> None:

@@ -72,12 +72,14 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         reason = f"rows of {capitals} are in the log: a server with 1 or 2 logs rows under small letters"
         raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
     if capitals is not None:
-        before.names.state(folds=False)  # wherever in the batch they are
+        before.names.take_rows([capitals])  # wherever in the batch they are
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
     scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)
     drops = [statement for statement, some in changes if any(isinstance(change, DatabaseDropped) for change in some)]
-    start = max((statement.position for statement in drops), default=None)  # rows before it were of other tables
+    # Rows before were of other tables, or of a server with another setting.
+    edges = [*(statement.position for statement in drops), *filter(None, [scope.names_unknown_since])]
+    start = max(edges, default=None)
     with_rows = [part.table for part in planning.touched if start is None or part.start >= start]
     scope.names.take_rows(with_rows)
     if scope.names.folds and not before.names.folds:
@@ -126,9 +128,12 @@ def take_unclear_names(planning: Planning, changes: Changes) -> None:
     if planning.job_state.scope.names.folds is not None:
         return
     names = {*planning.parts, *(planning.job_state.written or ())}
+    since = planning.job_state.scope.names_unknown_since
     owners: dict[TableName, TableName] = {}  # of the rows that a table may have got by a RENAME
     renames: dict[TableName, DdlStatement] = {}
     for statement, some in changes:
+        if since is not None and statement.position < since:
+            continue  # the names were as they were written
         unclear = {
             written
             for change in some

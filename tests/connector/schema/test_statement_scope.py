@@ -53,6 +53,26 @@ def test_a_temporary_table_hides_the_other_one_in_its_session() -> None:
     assert observed(scope, "DROP TEMPORARY TABLE t", "INSERT INTO t VALUES (1)") == [None, RowsChanged((T,))]
 
 
+@pytest.mark.parametrize(
+    ("names", "after"),
+    [
+        ({"folds": False, "proved": True}, None),
+        ({"folds": False}, False),  # it is set, or the server stated it
+        ({"folds": True, "proved": True}, True),
+    ],
+)
+def test_a_new_start_of_the_server_may_bring_another_rule_for_names(
+    names: dict[str, object], after: bool | None
+) -> None:
+    scope = StatementScope.from_json({"names": names, "server_run": 0})
+    observed(scope, "TRUNCATE t")
+    assert scope.names.folds is names["folds"], "the first start that is known is no new one"
+    again = StatementScope.from_json(scope.to_json())
+    again.observe(statement("TRUNCATE t", run=2))
+    assert again.names.folds is after
+    assert (again.names_unknown_since is None) is (after is not None)
+
+
 def test_statements_about_a_temporary_table_do_nothing_to_the_other_one() -> None:
     scope = StatementScope()
     observed(scope, "CREATE TEMPORARY TABLE t (a INT)")

@@ -123,6 +123,18 @@ def test_tables_that_differ_in_case_stay_apart(tmp_path: Path) -> None:
         plan_of(tmp_path / "c", story, folds=True)
 
 
+def test_capitals_of_an_earlier_start_of_the_server_prove_nothing(tmp_path: Path) -> None:
+    story = ["stage", "TRUNCATE Stage"]  # the log begins with a start of its server
+    stated = StatementScope.from_json({"names": {"folds": False}})
+    assert ("shop.Stage", 3) in numbers(plan_of(tmp_path / "a", ["CREATE TABLE Stage (id INT)", *story], scope=stated))
+    proved = StatementScope.from_json({"names": {"folds": False, "proved": True}})
+    with pytest.raises(SchemaError, match=r"NAMES_UNCLEAR\] shop\.stage: a statement is about shop\.Stage"):
+        plan_of(tmp_path / "b", story, scope=proved)
+    capitals = StatementScope.from_json({"names": {"folds": False, "proved": True}})
+    planned = plan_of(tmp_path / "c", ["Stage", *story], scope=capitals)
+    assert planned.state_change.scope.names.folds is False, "proved again"
+
+
 @pytest.mark.parametrize(
     "text",
     [
