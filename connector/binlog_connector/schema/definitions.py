@@ -17,7 +17,13 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 
 # msgspec looks the types up
-from binlog_format.rows.declared.declared_types import DeclaredDefault, Generated, character_size, split_declared
+from binlog_format.rows.declared.declared_types import (
+    AUTO_INCREMENT,
+    DeclaredDefault,
+    Generated,
+    character_size,
+    split_declared,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +49,6 @@ _LONGEST_KEYS = {"myisam": 1000, "aria": 2000}
 _LONGEST_INNODB_KEY = 3072  # bytes, with pages of 16 KiB
 _LONGEST_SMALL_PAGE_KEY = 768  # with pages of 4 KiB
 _NUMERIC = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "year"])
-
-
 _QUOTED_DATABASE = re.compile(r"`(?P<database>(?:[^`]|``)*)`\.(?P<table>.*)", re.DOTALL)
 
 
@@ -282,13 +286,11 @@ class TableDefinition:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
         in_key = folded_names(self.primary_key)
-        is_outside = self.engine not in (None, "innodb")
-        virtual = Generated.VIRTUAL_OUTSIDE_INNODB if is_outside else Generated.VIRTUAL
         completions = ((column, column.completion()) for column in self.columns)
         columns = tuple(
             replace(
                 known,
-                generated=virtual if column.generated is Generated.VIRTUAL else column.generated,
+                generated=self._generated(column),
                 sources=self._sources(column),
                 nullable=known.nullable and folded_name(column.name) not in in_key,
             )
@@ -296,6 +298,27 @@ class TableDefinition:
         )
         hashes = sum(map(self._may_be_hashed, self.keys))
         return LayoutCompletion(columns, tuple(self.row_keys()), hashes, self.is_sequence)
+
+    def _generated(self, column: ColumnDefinition) -> Generated | None:
+        """`ColumnCompletion.generated` of a column."""
+        if column.generated is not Generated.VIRTUAL:
+            return column.generated
+        counted = {other.name for other in self.columns or () if other.default == AUTO_INCREMENT}
+        if not counted.isdisjoint(self._sources(column) or ()):
+            return Generated.VIRTUAL_NUMBERED
+        if self.engine not in (None, "innodb"):
+            return Generated.VIRTUAL_OUTSIDE_INNODB
+        is_indexed = column.type_name in _BLOBS and self._is_indexed(column)
+        return Generated.VIRTUAL_INDEXED if is_indexed else Generated.VIRTUAL
+
+    def _is_indexed(self, column: ColumnDefinition) -> bool:
+        """True if an index has a VIRTUAL column, or may have one that is computed of it."""
+        indexed = folded_names(part.column for key in self.keys for part in key.parts)
+        needed = {folded_name(column.name)}
+        for other in self.columns or ():  # an expression refers to columns before its own one
+            if other.generated is Generated.VIRTUAL and not needed.isdisjoint(folded_names(other.expression)):
+                needed.add(folded_name(other.name))
+        return not needed.isdisjoint(indexed) or not all(key.parts for key in self.keys)
 
     def _sources(self, column: ColumnDefinition) -> tuple[str, ...] | None:
         """`ColumnCompletion.sources` of a column."""

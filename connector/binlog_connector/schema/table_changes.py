@@ -104,6 +104,7 @@ class TableAltered:
         primary_key: The new one, empty for none; None: the statement does not change it, but for names of columns.
         keys_open: Another key may tell rows apart after it; the rows that come next have it.
         converts: CONVERT TO: texts of all columns get another character set.
+        sets_defaults: ALTER COLUMN ... SET or DROP DEFAULT, which expressions with DEFAULT(...) follow.
         if_there: Old names of columns, in small letters, that are changed or renamed only if they exist.
     """
 
@@ -115,11 +116,12 @@ class TableAltered:
     primary_key: tuple[str, ...] | None = None
     keys_open: bool = False
     converts: bool = False
+    sets_defaults: bool = False
     if_there: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         changes = self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None
-        return bool(changes or self.keys_open or self.converts)
+        return bool(changes or self.keys_open or self.converts or self.sets_defaults)
 
     def may_change_key(self, keys: tuple[str, ...]) -> bool:
         """True if other keys than *keys*, those before it, may identify rows after it.
@@ -379,5 +381,6 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
         key,
         may_change_key(alter),
         converts=alter.converted_to is not None,
+        sets_defaults=bool(alter.defaults),
         if_there=alter.changed_if_there,
     )

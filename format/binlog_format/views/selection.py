@@ -10,9 +10,9 @@ import numpy as np
 
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.position import Position
-from binlog_format.rows.declared.completion import as_logged
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.table_events import TableEvents, TableMaps
+from binlog_format.rows.virtual_columns import as_logged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_connector.following.watched import file_start
 from binlog_connector.rules.row_rules import NO_DEFINITIONS, DefinedTables, WantedDefinitions
-from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.layout_definitions import completed_by
 from binlog_connector.schema.log_ddl import ServerRuns, table_statements
@@ -28,8 +28,9 @@ from binlog_connector.schema.stated_definitions import definition_operations, st
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
-from binlog_format.rows.declared.completion import DDL_SOURCE, as_logged
+from binlog_format.rows.declared.completion import DDL_SOURCE
 from binlog_format.rows.declared.declared_types import DefaultKind
+from binlog_format.rows.virtual_columns import as_logged
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
@@ -37,7 +38,6 @@ from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from binlog_connector.schema.definitions import TableDefinition
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation

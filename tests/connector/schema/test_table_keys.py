@@ -111,6 +111,31 @@ def test_virtual_columns_are_outside_of_innodb_where_a_statement_names_another_e
     assert generated(made + " ENGINE=Aria", "ALTER TABLE t ENGINE=InnoDB") == inside
 
 
+def test_virtual_columns_are_computed_of_a_number_directly_or_through_others() -> None:
+    made = "CREATE TABLE t (i INT AUTO_INCREMENT PRIMARY KEY, a INT, v INT AS (A + I), w INT AS (v), x INT AS (a))"
+    generated = [column.generated for column in table(made).completion().columns]
+    numbered = Generated.VIRTUAL_NUMBERED
+    assert generated == [None, None, numbered, numbered, Generated.VIRTUAL]
+    altered = table(made, "ALTER TABLE t MODIFY i INT").completion()
+    assert [column.generated for column in altered.columns[2:]] == [Generated.VIRTUAL] * 3
+
+
+@pytest.mark.parametrize(
+    ("more", "is_indexed"),
+    [
+        ("KEY (c(9))", True),
+        ("v INT AS (c->'$.a'), KEY (v)", True),
+        ("KEY ((LEFT(x, 9)))", True),
+        ("v INT AS (x), KEY (v)", False),
+        ("KEY (c(9))) ENGINE=MyISAM /*", False),
+    ],
+)
+def test_virtual_blobs_are_indexed_directly_or_through_others(more: str, *, is_indexed: bool) -> None:
+    text = f"CREATE TABLE t (i INT PRIMARY KEY, x INT, c JSON AS (json_object('a', x)), {more}) /* */"
+    (kind,) = [column.generated for column in table(text).completion().columns if column.name == "c"]
+    assert (kind is Generated.VIRTUAL_INDEXED) is is_indexed
+
+
 def test_long_key_may_have_a_hash_where_no_statement_names_the_engine() -> None:
     made = "CREATE TABLE t (a VARBINARY(1500) NOT NULL UNIQUE, b VARBINARY(700) NOT NULL UNIQUE)"
     hashes = {engine: table(made + engine).completion().hashes for engine in ("", " ENGINE=InnoDB", " ENGINE=MyISAM")}

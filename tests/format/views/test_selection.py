@@ -195,6 +195,31 @@ def test_virtual_columns_outside_of_innodb_tell_nothing_but_in_inserts_where_mar
     assert _absent(selection, updated) == [is_stale] * 6
 
 
+@pytest.mark.parametrize(
+    ("vendor", "version", "kind", "is_replica", "inserted", "updated"),
+    [
+        (Vendor.MARIADB, 101119, Generated.VIRTUAL_NUMBERED, False, True, False),
+        (Vendor.MARIADB, 101119, Generated.VIRTUAL_NUMBERED, True, True, True),
+        (Vendor.MARIADB, 101119, Generated.VIRTUAL_INDEXED, False, False, False),
+        (Vendor.MARIADB, 100211, Generated.VIRTUAL_INDEXED, False, True, True),
+        (Vendor.MYSQL, 90704, Generated.VIRTUAL_INDEXED, False, True, False),
+        (Vendor.MYSQL, 90704, Generated.VIRTUAL_INDEXED, True, True, True),
+    ],
+)
+def test_virtual_columns_tell_nothing_where_a_server_logs_other_values_than_rows_have(
+    vendor: Vendor, version: int, kind: Generated, *, is_replica: bool, inserted: bool, updated: bool
+) -> None:
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema(generated=kind)))
+    for is_update, is_absent in ((False, inserted), (True, updated)):
+        block = replace(
+            _virtual_values(updated=is_update),
+            vendor=vendor,
+            server_version=version,
+            writer_id=2 if is_replica else 1,
+        )
+        assert _absent(selection, block) == [is_absent] * (6 if is_update else 2)
+
+
 @pytest.mark.parametrize(("writer_id", "is_replica"), [(1, False), (2, True), (None, False)])
 def test_null_in_virtual_columns_tells_nothing_in_updates_that_a_replica_of_mysql_logs(
     writer_id: int | None, is_replica: bool

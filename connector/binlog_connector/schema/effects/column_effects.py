@@ -30,7 +30,6 @@ from binlog_connector.schema.effects.conversion import (
     widened,
 )
 from binlog_connector.schema.effects.value_effects import ADDRESSES, LABELS, NUMBERS, no_address, value_effect
-from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
 from binlog_connector.schema.parsing.session import UTF8MB4, cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
@@ -38,7 +37,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
-from binlog_format.rows.declared.declared_types import DefaultKind
+from binlog_format.rows.declared.declared_types import AUTO_INCREMENT, DefaultKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -134,9 +133,14 @@ def alter_effects(
     changed = {folded_name(change.new.name) for change in found.values() if not _stays_in_expressions(change)}
     changed |= _added_again(before, after, set(renamed.values()))
     plain = frozenset(found)
+    with_default = changed | {folded_name(new.name) for old, new in pairs if old.default != new.default}
     for old, new in pairs:  # an expression refers to columns before its own one
         if new.name not in plain:
-            found[new.name] = change = ColumnChanged(old, new, _generated_effect(old, new, changed, renamed))
+            found[new.name] = change = ColumnChanged(
+                old,
+                new,
+                _generated_effect(old, new, with_default if _names_a_default(new) else changed, renamed),
+            )
             if not isinstance(change.effect, Same):
                 changed.add(folded_name(new.name))
         elif changed - {folded_name(new.name)} and not new.knows("generated"):
@@ -346,6 +350,11 @@ def _stays_in_expressions(change: ColumnChanged) -> bool:
         return True
     types = old.type_name, new.type_name
     return types == ("varchar", "varchar") or (set(types) <= set(numbers.INTEGER_BITS) and old.unsigned == new.unsigned)
+
+
+def _names_a_default(column: ColumnDefinition) -> bool:
+    """True if an expression may have DEFAULT(...) of a column: another default gives existing rows another value."""
+    return "default" in folded_names(column.expression)
 
 
 def _generated_effect(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
 from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.parsing.defaults import (
-    AUTO_INCREMENT,
     IMPLICIT_TIMESTAMP,
     SYSTEM_TIME,
     TIME_TYPES,
@@ -19,7 +18,7 @@ from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_
 from binlog_connector.schema.parsing.session import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_format.events.charsets import can_hold
 from binlog_format.names import folded_name
-from binlog_format.rows.declared.declared_types import Generated, character_size
+from binlog_format.rows.declared.declared_types import AUTO_INCREMENT, Generated, character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

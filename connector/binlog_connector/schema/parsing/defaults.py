@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from binlog_connector.schema.parsing.session import StatementSession
 
 EXPRESSION = DeclaredDefault(DefaultKind.UNKNOWN, "an expression")
-AUTO_INCREMENT = DeclaredDefault(DefaultKind.UNKNOWN, "AUTO_INCREMENT")
 SYSTEM_TIME = DeclaredDefault(DefaultKind.UNKNOWN, "a time of system versioning")
 IMPLICIT_TIMESTAMP = DeclaredDefault(
     DefaultKind.UNKNOWN, "a TIMESTAMP without a default, and explicit_defaults_for_timestamp is not ON"

@@ -22,7 +22,6 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_format.block import Block
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
 _COLUMNS_KEPT = 1024
@@ -132,30 +131,6 @@ def _column_entry(column: ColumnCompletion) -> dict[str, object]:
     if not column.nullable:
         entry["nullable"] = False
     return entry
-
-
-def as_logged(layout: TableLayout, block: Block, *, is_replicated: bool) -> TableLayout:
-    """*layout*, with its VIRTUAL columns as the server that wrote *block* logs them."""
-    if Generated.VIRTUAL not in layout.completion:  # also where it is outside of InnoDB
-        return layout
-    if not block.logs_virtual_values:
-        completion = _with_virtual_as(layout.completion, Generated.UNLOGGED, Generated.STALE)
-    elif is_replicated:
-        completion = _with_virtual_as(layout.completion, Generated.REPLICATED, Generated.REPLICATED)
-    else:
-        return layout
-    return replace(layout, completion=completion)
-
-
-@lru_cache(256)
-def _with_virtual_as(text: str, in_innodb: Generated, outside: Generated) -> str:
-    completion = LayoutCompletion.from_json(text)
-    logged = {Generated.VIRTUAL: in_innodb, Generated.VIRTUAL_OUTSIDE_INNODB: outside}
-    columns = [
-        replace(column, generated=logged.get(column.generated, column.generated)) if column.generated else column
-        for column in completion.columns
-    ]
-    return replace(completion, columns=tuple(columns)).to_json()
 
 
 def apply_completion(layout: TableLayout, text: str, source: str = "the schema") -> TableLayout:

@@ -225,11 +225,19 @@ class Generated(StrEnum):
     VIRTUAL = "virtual"
     VIRTUAL_OUTSIDE_INNODB = "virtual outside innodb"
     """VIRTUAL, in a table of MyISAM, Aria or another engine that a statement names."""
+    VIRTUAL_NUMBERED = "virtual numbered"
+    """VIRTUAL, computed of an AUTO_INCREMENT column: MariaDB computes what it logs before a new row has its number."""
+    VIRTUAL_INDEXED = "virtual indexed"
+    """VIRTUAL in InnoDB, a BLOB or JSON that an index needs: MySQL logs with a new row what another row had there."""
     STORED = "stored"
     UNLOGGED = "unlogged"
     """VIRTUAL, in rows of a server that logs NULL for it (`Block.logs_virtual_values`)."""
     STALE = "stale"
     """VIRTUAL outside of InnoDB, in rows of such a server: `''`, 0 or an earlier value, but in inserts."""
+    MISLOGGED = "mislogged"
+    """VIRTUAL_NUMBERED or VIRTUAL_INDEXED, in rows of such a server: what it logs with an INSERT tells nothing."""
+    WITHOUT_VALUES = "without values"
+    """The same, where nothing that is logged tells anything."""
     REPLICATED = "replicated"
     """VIRTUAL, in rows that came by replication, where some values tell nothing (`Block.is_replicated`)."""
 
@@ -263,6 +271,9 @@ class DeclaredDefault:
         """
         kind, *rest = parts
         return cls(DefaultKind(kind), *rest)
+
+
+AUTO_INCREMENT = DeclaredDefault(DefaultKind.UNKNOWN, "AUTO_INCREMENT")
 
 
 class UnknownValueError(Exception):

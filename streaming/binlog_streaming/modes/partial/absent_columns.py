@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.images import ImageKind
+from binlog_format.rows.virtual_columns import BLOBS
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -52,20 +53,9 @@ UNCLEAR_HINT = (
 )
 WHOLE_IMAGES_HINT = "Set binlog_row_image=FULL on the server, or use mode changelog for this table"
 
+_MISLOGGED = (Generated.VIRTUAL_INDEXED, Generated.MISLOGGED, Generated.WITHOUT_VALUES)
 # Of a column that an UPDATE image lacks.
 UNCHANGED_IF_ABSENT, GENERATED, UNCLEAR = range(3)
-
-_BLOBS = frozenset(
-    {
-        ColumnType.BLOB,
-        ColumnType.TINY_BLOB,
-        ColumnType.MEDIUM_BLOB,
-        ColumnType.LONG_BLOB,
-        ColumnType.BLOB_COMPRESSED,
-        ColumnType.GEOMETRY,
-        ColumnType.JSON,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,7 @@ def absent_facts(layout: TableLayout, decoding: Decoding) -> AbsentFacts:
         frozenset(name for name, kind in kinds.items() if kind == GENERATED),
         frozenset(name for name, kind in kinds.items() if kind == UNCHANGED_IF_ABSENT),
         frozenset(name for name, column, _ in named if column.nullable),
-        frozenset(name for name, column, _ in named if column.type in _BLOBS),
+        frozenset(name for name, column, _ in named if column.type in BLOBS),
     )
 
 
@@ -119,7 +109,7 @@ def _declared(layout: TableLayout) -> dict[str, ColumnCompletion]:
 
 
 def _kind(column: Column, declared: ColumnCompletion | None, vendor: Vendor) -> int:
-    if vendor is Vendor.MYSQL:
+    if vendor is Vendor.MYSQL and (declared is None or declared.generated not in _MISLOGGED):
         return UNCHANGED_IF_ABSENT
     if declared is not None:
         return GENERATED if declared.generated else UNCHANGED_IF_ABSENT

@@ -55,7 +55,10 @@ def generated_absent(
     source_table: str, names: Sequence[str], count: int, *, hint: str = GENERATED_HINT
 ) -> UnsupportedError:
     """The error for generated columns that row images lack."""
-    why = "generated columns that row images lack: the server computes them anew and does not log them"
+    why = (
+        "generated columns that row images lack: the server computes them anew, and does not log them, or logs another "
+        "value with an INSERT"
+    )
     return lacking_columns(source_table, names, count, why, hint=hint)
 
 

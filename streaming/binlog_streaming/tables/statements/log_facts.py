@@ -17,6 +17,8 @@ from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_connector.schema.table_changes import default_facts
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.images import ImageKind
+from binlog_format.rows.virtual_columns import may_be_mislogged, without_mislogged
 from binlog_streaming.modes.partial.absent_columns import absent_facts
 from binlog_streaming.modes.row_batches import RowBatch
 
@@ -108,9 +110,11 @@ class LogFacts:
     def stated(self, row_batches: Sequence[RowBatch]) -> list[RowBatch]:
         """*row_batches* with the facts of columns that their images lack, cut where the definition changes.
 
-        Most statements that change one divide steps. One that only sets another default does not: it changes no row.
+        Images lack values that servers log wrongly, by the definition, from here on.
+
+        Most statements that change one divide steps; those that only change keys or comments do not.
         """
-        lacks = [not row_batche.layout.completion and row_batche.images.has_absent() for row_batche in row_batches]
+        lacks = [not row_batch.layout.completion and _is_asked_for(row_batch) for row_batch in row_batches]
         if not any(lacks):
             return list(row_batches)
         parts: list[RowBatch] = []
@@ -127,8 +131,8 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    # By layout and the statement since which a definition holds.
-    facts: dict[tuple[str, Position | None], AbsentFacts]
+    # By layout and the statement since which a definition holds; with the completion that this is.
+    facts: dict[tuple[str, Position | None], tuple[AbsentFacts, str]]
 
     def parts(self, row_batch: RowBatch, schemas: RangeSchemas) -> Iterator[RowBatch]:
         layout = row_batch.layout.logged or row_batch.layout
@@ -145,10 +149,22 @@ class _Found:
             key = layout.digest, edges[number - 1] if number else None
             if key not in self.facts:
                 defined = schemas.defined(layout, position)
-                if not defined.completion:
+                if not defined.completion and part.images.has_absent():
                     defined = schemas.defined_later(layout, part.start().position)
-                self.facts[key] = _facts(part, defined)
-            yield replace(part, facts=self.facts[key])
+                self.facts[key] = _facts(part, defined), defined.completion
+            facts, completion = self.facts[key]
+            images = part.images if part.snapshot else without_mislogged(part.images, completion)
+            yield replace(part, images=images, facts=facts)
+
+
+def _is_asked_for(row_batch: RowBatch) -> bool:
+    images = row_batch.images
+    return images.has_absent() or bool(
+        not row_batch.snapshot
+        and row_batch.layout.has_names
+        and may_be_mislogged(images.layout)
+        and (images.table["kind"] == ImageKind.INSERT).any()
+    )
 
 
 def _facts(row_batch: RowBatch, defined: TableLayout) -> AbsentFacts:

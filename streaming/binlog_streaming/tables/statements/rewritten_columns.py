@@ -224,7 +224,8 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
 def _names_columns(alter: AlterTable) -> bool:
     """True if a statement does more than add columns, or indexes that are no primary key."""
     changes = any(change.old_name is not None for change in alter.changes) or alter.converted_to is not None
-    return changes or bool(alter.dropped or alter.column_renames) or any(key.name == PRIMARY for key in alter.new_keys)
+    named = alter.dropped or alter.column_renames or alter.defaults
+    return changes or bool(named) or any(key.name == PRIMARY for key in alter.new_keys)
 
 
 def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> Mapping[str, ColumnChanged]:

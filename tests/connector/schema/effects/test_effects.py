@@ -460,6 +460,16 @@ def test_generated_column_refers_to_the_column_that_has_the_name_now() -> None:
     assert all(isinstance(effect, Same) for effect in effects(columns, "ADD COLUMN b INT").values())
 
 
+@pytest.mark.parametrize("action", ["ALTER a SET DEFAULT 6", "MODIFY a INT DEFAULT 6", "MODIFY a INT"])
+def test_expressions_over_a_default_have_another_value_with_another_default(action: str) -> None:
+    columns = "id INT PRIMARY KEY, a INT DEFAULT 5, v INT AS (a + DEFAULT(a)), w INT AS (v + 1) STORED, x INT AS (a)"
+    found = effects(columns, action)
+    assert isinstance(found["v"], Unknown)
+    assert isinstance(found["w"], Unknown)  # through `v`
+    assert isinstance(found["x"], Same)
+    assert isinstance(effects(columns, "ALTER a SET DEFAULT 5")["v"], Same)
+
+
 def test_column_that_begins_to_count_numbers_rows_that_have_zero() -> None:
     found = effects("id INT, k INT", "MODIFY id INT AUTO_INCREMENT PRIMARY KEY")["id"]
     assert isinstance(found, Converted)

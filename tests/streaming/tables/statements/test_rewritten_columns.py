@@ -44,6 +44,17 @@ def computed(log: ShopLog) -> None:
     log.statement("ALTER TABLE orders MODIFY price DECIMAL(10,2)")
 
 
+def test_values_computed_of_a_default_are_named_where_the_default_changes(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, a INT DEFAULT 5, v INT AS (a + DEFAULT(a)))")
+        a, v = (ColumnSpec(name, "int", nullable=True) for name in "av")
+        log.insert(wanted("orders", ID, a, v), (1, 1, 6))
+        log.statement("ALTER TABLE orders ALTER a SET DEFAULT 6")
+
+    with pytest.raises(TableError, match=r"REWRITTEN_BY_SERVER\].*shop\.orders: column v .*generated from a"):
+        kept(tmp_path, story)
+
+
 def texts_of(rows: list[tuple[object, ...]]) -> list[tuple[str, ...]]:
     return [tuple(map(str, row)) for row in rows]
 
