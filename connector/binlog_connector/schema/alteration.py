@@ -250,8 +250,9 @@ def _without_charsets(alter: AlterTable) -> AlterTable:
 
 
 def _altered_period(period: Period | None, alter: AlterTable, names: dict[str, str]) -> Period | None:
-    if alter.period is not None or alter.drops_period or period is None:
+    if alter.drops_period or period is None:
         return alter.period
+    # A second one is an error, but for IF NOT EXISTS.
     start, end = (names.get(folded_name(column), column) for column in (period.start, period.end))
     return Period(period.name, start, end)
 

@@ -160,6 +160,9 @@ def test_key_of_a_period_has_its_columns() -> None:
     assert table(made, "ALTER TABLE t DROP PRIMARY KEY, DROP PERIOD FOR d").period is None
     later = "ALTER TABLE t ADD PERIOD FOR d (s, e), ADD UNIQUE (id, d WITHOUT OVERLAPS)"
     assert key("CREATE TABLE t (id INT NOT NULL, s DATE, e DATE)", later) == ["id", "e", "s"]
+    missing = "ALTER TABLE t ADD PERIOD IF NOT EXISTS FOR d (e, s)"
+    assert table(made, missing).period == Period("d", "s", "e")
+    assert table("CREATE TABLE t (id INT, s DATE, e DATE)", missing).period == Period("d", "e", "s")
     versioned = "CREATE TABLE t (id INT PRIMARY KEY, rs TIMESTAMP(6) AS ROW START, re TIMESTAMP(6) AS ROW END, "
     assert table(versioned + "PERIOD FOR SYSTEM_TIME (rs, re)) WITH SYSTEM VERSIONING").period is None
 

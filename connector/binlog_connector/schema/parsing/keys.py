@@ -73,12 +73,13 @@ def parse_key_options(reader: TokenReader) -> bool:
 
 def at_period(reader: TokenReader) -> bool:
     """True if PERIOD FOR comes next; PERIOD may be the name of a column: a type follows that."""
-    return reader.at("PERIOD", "FOR")
+    return reader.at("PERIOD", "FOR") or reader.at("PERIOD", "IF", "NOT", "EXISTS", "FOR")
 
 
 def parse_period(reader: TokenReader) -> Period | None:
-    """Parse the rest of PERIOD FOR, up to the end of the clause; None for SYSTEM_TIME."""
+    """Parse the rest of PERIOD [IF NOT EXISTS] FOR, up to the end of the clause; None for SYSTEM_TIME."""
     reader.take()
+    accept_if_exists(reader)
     reader.take()
     if reader.accept("SYSTEM_TIME"):
         skip_action(reader)

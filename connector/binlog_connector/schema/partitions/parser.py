@@ -259,10 +259,27 @@ def _operand(reader: TokenReader, session: StatementSession) -> Expression:
     name = reader.name()
     if token.kind is TokenKind.QUOTED or not reader.at_symbol("("):
         return Expression(COLUMN, name)
+    return _extracted(reader, session) if token.word == "EXTRACT" else _function(reader, token.word, session)
+
+
+def _function(reader: TokenReader, name: str, session: StatementSession) -> Expression:
     operands = _row(reader, session)
-    if token.word == "UNIX_TIMESTAMP" and operands[0].op == TEXT:
+    if name == "UNIX_TIMESTAMP" and operands[0].op == TEXT:
         operands = (*operands, Expression(TEXT, session.time_zone or ""))
-    return Expression(token.word, "", operands)
+    return Expression(name, "", operands)
+
+
+def _extracted(reader: TokenReader, session: StatementSession) -> Expression:
+    reader.expect_symbol("(")
+    unit = reader.take().word
+    if not reader.accept("FROM"):
+        raise reader.error("FROM expected")
+    operand = _expression(reader, session)
+    reader.expect_symbol(")")
+    if unit != "YEAR_MONTH":
+        return Expression(unit, "", (operand,))  # the functions have the names of the units
+    years = Expression("*", "", (Expression("YEAR", "", (operand,)), Expression(NUMBER, "100")))
+    return Expression("+", "", (years, Expression("MONTH", "", (operand,))))
 
 
 def _hexadecimal(reader: TokenReader) -> str:

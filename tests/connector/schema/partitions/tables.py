@@ -109,6 +109,8 @@ _EXPRESSIONS: tuple[tuple[str, Column], ...] = (
     ("TO_SECONDS(c0)", DATE),
     ("TO_SECONDS(c0)", DATETIME),
     ("YEAR(c0)", DATE),
+    ("EXTRACT(QUARTER FROM c0)", DATE),
+    ("EXTRACT(YEAR_MONTH FROM c0)", DATETIME),
     ("YEAR(c0) * 100 + MONTH(c0)", DATETIME),
     ("QUARTER(c0)", DATE),
     ("DAY(c0) MOD 4", DATE),
