@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
-from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MSSQL
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     PartitionsDropped,
@@ -392,11 +392,25 @@ def test_pt_online_schema_change_comes_as_it_runs() -> None:
     assert found[2:] == [TableRenamed(T, old), TableRenamed(new, T), TableDropped(old)]
 
 
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [('"a `b"', MODE_ANSI_QUOTES), ("[a `b]", MODE_MSSQL), ("`a ``b`", 0), ("/**/ shop . `a ``b`", 0)],
+)
+def test_table_of_a_statement_that_is_not_understood_is_read_in_its_quotes(name: str, mode: int) -> None:
+    (change,) = changes(f"ALTER TABLE {name} ADD a NO_SUCH_TYPE", sql_mode=mode)
+    assert isinstance(change, UnsupportedChange)
+    assert change.names == (TableName("shop", "a `b"),)
+
+
 def test_quotes_are_read_as_the_session_reads_them() -> None:
     (change,) = changes('ALTER TABLE "a ""b" ADD "c d" VARCHAR(3) DEFAULT \'"\'', sql_mode=MODE_ANSI_QUOTES)
     assert isinstance(change, TableAltered)
     assert (change.name, names(change.added)) == (TableName("shop", 'a "b'), ["c d"])
     assert change.added[0].existing == pa.scalar('"')
+    (bracketed,) = changes("ALTER TABLE [a ]]b] ADD [c d] VARCHAR(3) DEFAULT '[e]'", sql_mode=MODE_MSSQL)
+    assert isinstance(bracketed, TableAltered)
+    assert (bracketed.name, names(bracketed.added)) == (TableName("shop", "a ]b"), ["c d"])
+    assert bracketed.added[0].existing == pa.scalar("[e]")
     (plain,) = changes('alter table T add C varchar(3) default "a""b"')
     assert isinstance(plain, TableAltered)
     assert (plain.name, plain.added[0].name, plain.added[0].existing) == (TableName("shop", "T"), "C", pa.scalar('a"b'))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from binlog_connector.schema.operations import (
     UseDatabase,
 )
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
-from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, TokenReader
 from binlog_connector.schema.parsing.server_texts import leaves_charset_out
 from binlog_connector.schema.parsing.session import (
     parse_default_charset,
@@ -84,13 +83,6 @@ _MADE = frozenset(
         "INSTANCE",
     ]
 )
-_ABOUT_TABLES = re.compile(
-    r"\s*+(?:(?:CREATE|ALTER|DROP|RENAME)\b[^(]*?\b(?:TABLES?|SEQUENCE)|TRUNCATE(?:\s+TABLE\b)?+)\s+"
-    r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?((?:`[^`]+`|[\w$]+)(?:\s*\.\s*(?:`[^`]+`|[\w$]+))?)",
-    re.IGNORECASE,
-)
-
-
 KEPT_MAX = 512
 """Statements whose meaning is kept: plans, definitions and targets ask for the same ones, one after the other."""
 KEPT_TEXT_MAX = 1 << 16
@@ -355,17 +347,24 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: StatementSession) -> 
         shown = "its text is left out, as it contains a password"
     reason = f"character {error.at + 1}: {error.reason}: {shown}"
     try:
-        match = _ABOUT_TABLES.match(text, _beginning(text, session))
-        if match is None:
-            return NotParsed((), reason)
-        reader = TokenReader(Lexer(match.group(1), sql_mode=session.sql_mode).tokens())
-        return NotParsed((table_name(reader, session),), reason)
+        return NotParsed(_about_tables(text, session), reason)
     except DdlSyntaxError:
         return NotParsed((), reason)
 
 
-def _beginning(text: str, session: StatementSession) -> int:
-    """Start of a statement, after comments and settings."""
+def _about_tables(text: str, session: StatementSession) -> tuple[TableName, ...]:
+    """The first table that a statement about tables names."""
     reader = TokenReader(session_lexer(text, session))
     skip_settings(reader)
-    return reader.peek().start
+    word = reader.take().word
+    if word == TRUNCATE:
+        reader.accept("TABLE")
+    elif word in DDL_WORDS:
+        while not (reader.at_any("TABLE", "TABLES", "SEQUENCE") or reader.at_symbol("(") or reader.at_end()):
+            reader.take()
+        if not reader.take().word:
+            return ()
+    else:
+        return ()
+    accept_if_exists(reader)
+    return (table_name(reader, session),)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MODE_REAL_AS_FLOAT = 1 << 0
 MODE_ANSI_QUOTES = 1 << 2
 MODE_ORACLE = 1 << 9
+MODE_MSSQL = 1 << 10
 MODE_MAXDB = 1 << 12
 MODE_NO_BACKSLASH_ESCAPES = 1 << 20
 
@@ -75,6 +76,8 @@ _MYSQL_ALONE = range(50700, 100000)
 @functools.cache
 def _pattern(sql_mode: int) -> re.Pattern[str]:
     quoted = _PLAIN_PATTERN if sql_mode & MODE_NO_BACKSLASH_ESCAPES else _ESCAPED_PATTERN
+    # MariaDB reads [names in brackets] from 10.4.5 on; before it, and in MySQL, they are an error.
+    bracketed = r"(?P<bracket>\[(?:[^\]]++|\]\])*+\])|" if sql_mode & MODE_MSSQL else ""
     return re.compile(
         rf"""
         (?P<space>\s++|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|\#[^\n]*+|/\*(?!M?!).*?(?:\*/|\Z))
@@ -84,7 +87,7 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
         |(?P<single>[nN]?'{quoted.format("'")})
         |(?P<double>"{quoted.format('"')})
         |(?P<backtick>`{_PLAIN_PATTERN.format("`")})
-        |(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![{_NAME_CHARACTERS}]))
+        |{bracketed}(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![{_NAME_CHARACTERS}]))
         |(?P<variable>@@?[{_NAME_CHARACTERS}.]*+)
         |(?P<word>[{_NAME_CHARACTERS}]++)
         |(?P<symbol>.)
@@ -108,7 +111,7 @@ class Lexer:
     """Reads a statement from front to back.
 
     Args:
-        sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`.
+        sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`, `MODE_MSSQL`.
         vendor: Whose server reads it: what is in `/*! */` may be for one of them alone; None: for both.
         server_version: Of that server: what is in `/*!100119 */` is for servers from 10.1.19 on; None: not known, what
             may be for a server of today is read.
@@ -123,7 +126,7 @@ class Lexer:
         self._server_version = server_version
         self._ansi_quotes = bool(sql_mode & MODE_ANSI_QUOTES)
         self._backslash = not sql_mode & MODE_NO_BACKSLASH_ESCAPES
-        self._match = _pattern(sql_mode & (MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)).match
+        self._match = _pattern(sql_mode & (MODE_NO_BACKSLASH_ESCAPES | MODE_MSSQL)).match
         self._open_comments = 0
 
     def tokens(self) -> list[Token]:
@@ -177,7 +180,7 @@ class Lexer:
             if self._ansi_quotes:
                 return Token(TokenKind.QUOTED, self._named(self._unquoted(text, False)), start)
             return Token(TokenKind.STRING, self._unquoted(text, self._backslash), start)
-        if group == "backtick":
+        if group in ("backtick", "bracket"):
             return Token(TokenKind.QUOTED, self._named(self._unquoted(text, False)), start)
         if group == "symbol" and text in "'\"`":
             raise DdlSyntaxError(f"the quote {text} has no end", start)
@@ -214,7 +217,7 @@ class Lexer:
 
     @staticmethod
     def _unquoted(text: str, backslash: bool) -> str:
-        quote = text[0]
+        quote = text[-1]
         content = text[1:-1].replace(quote * 2, quote)
         if not backslash or "\\" not in content:
             return content
