@@ -283,6 +283,18 @@ def test_sql_mode_decides_what_quotes_are() -> None:
     assert columns(maxdb) == ["a datetime(3)"]
 
 
+def test_labels_keep_spaces_at_their_ends_where_they_are_bytes() -> None:
+    create = "CREATE TABLE t (a ENUM('x', 'x ') CHARACTER SET {}, b SET('y ')) CHARACTER SET {}"
+    for of_column, of_table, expected in [
+        ("binary", "latin1", [("x", "x "), ("y",)]),
+        ("latin1", "binary", [("x", "x"), ("y ",)]),
+    ]:
+        found = table(after(create.format(of_column, of_table))).columns or ()
+        assert [column.enum_values for column in found] == expected
+    (unknown,) = table(after("CREATE TABLE nowhere.t (a ENUM('x '))"), database="nowhere").columns or ()
+    assert unknown.enum_values is None
+
+
 @pytest.mark.parametrize(
     ("vendor", "version", "types"),
     [

@@ -402,6 +402,11 @@ def test_table_of_a_statement_that_is_not_understood_is_read_in_its_quotes(name:
     assert change.names == (TableName("shop", "a `b"),)
 
 
+def test_default_that_is_a_label_of_bytes_keeps_the_spaces_at_its_end() -> None:
+    assert added("ENUM('x', 'x ') CHARACTER SET binary DEFAULT 'x '").existing == pa.scalar("x ")
+    assert added("ENUM('x', 'y') CHARACTER SET latin1 DEFAULT 'x '").existing == pa.scalar("x")
+
+
 def test_quotes_are_read_as_the_session_reads_them() -> None:
     (change,) = changes('ALTER TABLE "a ""b" ADD "c d" VARCHAR(3) DEFAULT \'"\'', sql_mode=MODE_ANSI_QUOTES)
     assert isinstance(change, TableAltered)

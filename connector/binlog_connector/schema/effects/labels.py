@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.effects import number_texts, numbers
 from binlog_connector.schema.effects.conversion import SAME, UNKNOWN, Converted, Unknown, by_distinct
+from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.rows.values.text import set_text
 from binlog_format.vendor import Vendor
 
@@ -48,13 +49,18 @@ def _keeps_order(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
 def labels_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
     """Texts as an ENUM or SET takes them."""
     labels = new.labels or ()
-    choose = _label_or_place if new.type_name == "enum" else _chosen
+    choice = _label_or_place if new.type_name == "enum" else _chosen
+
+    def choose(text: str) -> object:
+        # Labels that are bytes are compared with the spaces at their ends.
+        return UNKNOWN if text.endswith(" ") and new.definition.charset == BINARY else choice(text, labels, how)
+
     if not _is_wide(old):
-        return by_distinct(lambda text: choose(str(text), labels, how), pa.string())
+        return by_distinct(lambda text: choose(str(text)), pa.string())
 
     def known(text: object) -> object:
         # Servers do not find the numbers in these texts, or not always.
-        found = choose(str(text), labels, how)
+        found = choose(str(text))
         if not str(text).isprintable():
             return UNKNOWN
         if _ODD_PLACE.fullmatch(str(text)) is None or str(text).strip() in labels or found == "":

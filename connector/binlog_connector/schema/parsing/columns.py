@@ -213,14 +213,10 @@ def _numbers(reader: TokenReader) -> tuple[int, ...]:
 
 
 def _values(tokens: list[Token]) -> tuple[str, ...] | None:
-    values: list[str] = []
-    for token in tokens:
-        if token.kind is TokenKind.STRING:
-            # The server drops spaces at the end of the texts of ENUM and SET.
-            values.append(token.text.rstrip(" "))
-        elif not (token.kind is TokenKind.SYMBOL and token.text == ","):
-            return None
-    return tuple(values)
+    others = (token for token in tokens if token.kind is not TokenKind.STRING)
+    if not all(token.kind is TokenKind.SYMBOL and token.text == "," for token in others):
+        return None
+    return tuple(token.text for token in tokens if token.kind is TokenKind.STRING)
 
 
 def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
@@ -343,7 +339,7 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
     elif name in _BINARY or name in _BINARY_IN_LOG:
         charset = BINARY
     name, numbers = _fitted(name, numbers, charset)
-    labels = spec.values if name in ("enum", "set") else None
+    labels = _labels(spec.values, charset) if name in ("enum", "set") else None
     if labels is not None and charset is not None and charset != BINARY and not can_hold("".join(labels), charset):
         labels = None  # the server has others: a lax session puts a question mark where a character is missing
     unknown = {"enum_values"} if spec.values and labels is None and name in ("enum", "set") else set()
@@ -364,6 +360,14 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
         comment=spec.comment,
         unknown=spec.unknown | unknown,
     )
+
+
+def _labels(values: tuple[str, ...] | None, charset: str | None) -> tuple[str, ...] | None:
+    """Labels of an ENUM or SET: servers drop spaces at their ends, but where they are bytes; None: not known."""
+    if values is None or charset == BINARY:
+        return values
+    labels = tuple(value.rstrip(" ") for value in values)
+    return None if charset is None and labels != values else labels
 
 
 def _fitted(name: str, numbers: tuple[int, ...], charset: str | None) -> tuple[str, tuple[int, ...]]:

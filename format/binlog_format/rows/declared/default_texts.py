@@ -76,7 +76,7 @@ def _labels(column: Column, default: DeclaredDefault) -> dict[str, str]:
 
 
 def _label(labels: dict[str, str], text: str) -> str:
-    wanted = text.rstrip(" ")
+    wanted = text if text in labels else text.rstrip(" ")
     found = labels.get(wanted) or labels.get(wanted.casefold())
     if found is None and wanted not in labels:
         raise UnknownValueError("no label")

@@ -440,6 +440,15 @@ def test_null_may_become_the_old_default_where_mariadb_alters_in_place(
         assert found.convert(side).unknown is not None
 
 
+@pytest.mark.parametrize("new", ["ENUM('a','a ') CHARACTER SET binary", "SET('a','b') CHARACTER SET binary"])
+def test_texts_with_spaces_at_their_ends_are_unknown_where_labels_are_bytes(new: str) -> None:
+    found = effect("VARCHAR(9) CHARACTER SET latin1", new)
+    assert isinstance(found, Converted)
+    unknown = found.convert(pa.array(["a", "a "])).unknown
+    assert unknown is not None
+    assert unknown.tolist() == [False, True]
+
+
 def test_generated_columns_follow_what_they_are_computed_from() -> None:
     columns = "id INT PRIMARY KEY, a DECIMAL(10,4), b INT, s INT AS (b + 1) STORED, t DECIMAL(10,4) AS (A * 2)"
     found = effects(columns, "MODIFY a DECIMAL(10,2), CHANGE b c BIGINT")
