@@ -20,8 +20,9 @@ _TEXT = r"'(?:[^'\n]|'')*+'"
 _QUOTED = r'`(?:[^`]|``)*+`|"(?:[^"]|"")*+"'
 _NAME = rf"(?:{_QUOTED}|[\w$]++)"
 _GROUP = rf"\((?:{_TEXT}|[^'()\n])*+\)"
-# What follows a type, or the first column of a key. Keys of tables have lines of their own.
-_REST = rf"(?:{_TEXT}|{_QUOTED}|(?!\b(?:PRIMARY|UNIQUE|REFERENCES)\b)(?:[^'`\"\n,]|,(?!\n)))*+"
+# What follows a type, or the first column of a key. Keys of tables have lines of their own; in small letters, DEFAULT
+# is a function of an expression alone, and has a bracket.
+_REST = rf"(?:{_TEXT}|{_QUOTED}|(?!\b(?:(?:PRIMARY|UNIQUE|REFERENCES)\b|[Dd]efault ))(?:[^'`\"\n,]|,(?!\n)))*+"
 # Each column but texts states NULL or a default, each type its numbers where there is a default for them.
 _SIZED = rf"(?:(?:var)?(?:char|binary)|enum|set|decimal|bit){_GROUP}"
 _TEXTS = r"(?:tiny|medium|long)?(?:text|blob)"

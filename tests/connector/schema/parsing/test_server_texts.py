@@ -64,6 +64,8 @@ def test_table_like_a_temporary_one_may_have_any_charset(
         ("CREATE TABLE t (\n\tid int(11) NOT NULL,\n\tb text\n) ENGINE=InnoDB", IN_MARIADB),
         ("CREATE TABLE t (id INT(11) NOT NULL, b TEXT) ENGINE=InnoDB", IN_MARIADB),
         ("CREATE TABLE t (\n  id int(11) NOT NULL,\n  b text\n) ENGINE=INNODB", IN_MARIADB),
+        ("CREATE TABLE t (\n  id int(11) default NULL,\n  b text NOT NULL\n) ENGINE=MyISAM", IN_MARIADB),
+        ("CREATE TABLE t (\n  id int(11) NOT NULL,\n  b text default ''\n) ENGINE=MyISAM", IN_MARIADB),
     ],
 )
 def test_other_tables_have_that_of_their_database(text: str, session: StatementSession) -> None:
