@@ -5,43 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.expressions.expression import Expression  # noqa: TC001 - msgspec looks it up
 from binlog_format.names import folded_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-COLUMN, NUMBER, TEXT, BYTES = "column", "number", "text", "bytes"
-NULL, MAXVALUE, DEFAULT = "null", "maxvalue", "default"
-
 RANGE, LIST = "RANGE", "LIST"
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A value of a partition, or what partitions are chosen by.
-
-    Attributes:
-        op: `COLUMN`, `NUMBER`, `TEXT`, `BYTES`, `NULL`, `MAXVALUE`, `DEFAULT`; or an operator or a function, in upper
-            case.
-        text: The name, the digits, the text; of bytes in hexadecimal digits; else empty.
-        operands: Of an operator or a function.
-    """
-
-    op: str
-    text: str = ""
-    operands: tuple[Expression, ...] = ()
-
-    def renamed(self, names: Mapping[str, str]) -> Expression:
-        """The same, of columns that have other names; see `Partitioning.renamed`."""
-        text = names.get(folded_name(self.text), self.text) if self.op == COLUMN else self.text
-        return Expression(self.op, text, tuple(operand.renamed(names) for operand in self.operands))
-
-    def columns(self) -> Iterable[str]:
-        """Names of the columns in it."""
-        if self.op == COLUMN:
-            yield self.text
-        for operand in self.operands:
-            yield from operand.columns()
 
 
 @dataclass(frozen=True, slots=True)

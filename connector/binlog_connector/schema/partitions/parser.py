@@ -7,23 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.expressions.expression import COLUMN, DEFAULT, MAXVALUE, Expression
+from binlog_connector.schema.expressions.parser import parse_expression, parse_row
 from binlog_connector.schema.parsing.keys import accept_if_exists
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Token, TokenKind, TokenReader
-from binlog_connector.schema.partitions.definition import (
-    BYTES,
-    COLUMN,
-    DEFAULT,
-    LIST,
-    MAXVALUE,
-    NULL,
-    NUMBER,
-    RANGE,
-    TEXT,
-    Expression,
-    Partition,
-    PartitionChange,
-    Partitioning,
-)
+from binlog_connector.schema.partitions.definition import LIST, RANGE, Partition, PartitionChange, Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +19,6 @@ if TYPE_CHECKING:
     from binlog_connector.schema.parsing.session import StatementSession
 
 _WITHOUT_VALUES = ("HASH", "KEY", "SYSTEM_TIME")
-_CONSTANTS = (NULL, MAXVALUE, DEFAULT)
 # Actions on partitions that leave each row where a reader looks for it.
 _WITHOUT_EFFECT = ("COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAIR")
 
@@ -160,7 +147,7 @@ def _partitioning(reader: TokenReader, session: StatementSession) -> Partitionin
     if by_columns:
         expressions = tuple(Expression(COLUMN, name) for name in _names(reader))
     else:
-        expressions = (_expression(reader, session),)
+        expressions = (parse_expression(reader, session.time_zone),)
     reader.expect_symbol(")")
     if reader.at("INTERVAL"):  # of MariaDB 13.1
         raise DdlSyntaxError("no statement names the partitions that the server makes by INTERVAL", reader.peek().start)
@@ -184,7 +171,7 @@ def _partition(reader: TokenReader, session: StatementSession, width: int | None
     name = reader.name()
     values: tuple[tuple[Expression, ...], ...] = ()
     if reader.accept("VALUES", "LESS", "THAN"):
-        values = ((Expression(MAXVALUE),),) if reader.accept("MAXVALUE") else (_row(reader, session),)
+        values = ((Expression(MAXVALUE),),) if reader.accept("MAXVALUE") else (parse_row(reader, session.time_zone),)
     elif reader.accept("VALUES", "IN"):
         values = _rows(reader, session)
     elif reader.accept("DEFAULT"):
@@ -198,94 +185,16 @@ def _partition(reader: TokenReader, session: StatementSession, width: int | None
     return Partition(name, values)
 
 
-def _row(reader: TokenReader, session: StatementSession) -> tuple[Expression, ...]:
-    reader.expect_symbol("(")
-    row = [_expression(reader, session)]
-    while reader.accept_symbol(","):
-        row.append(_expression(reader, session))
-    reader.expect_symbol(")")
-    return tuple(row)
-
-
 def _rows(reader: TokenReader, session: StatementSession) -> tuple[tuple[Expression, ...], ...]:
     rows: list[tuple[Expression, ...]] = []
     reader.expect_symbol("(")
     while True:
         # A value in parentheses of its own is a row of one.
-        rows.append(_row(reader, session) if reader.at_symbol("(") else (_expression(reader, session),))
+        rows.append(
+            parse_row(reader, session.time_zone)
+            if reader.at_symbol("(")
+            else (parse_expression(reader, session.time_zone),)
+        )
         if reader.accept_symbol(")"):
             return tuple(rows)
         reader.expect_symbol(",")
-
-
-def _expression(reader: TokenReader, session: StatementSession) -> Expression:
-    left = _product(reader, session)
-    while reader.at_symbol("+") or reader.at_symbol("-"):
-        left = Expression(reader.take().text, "", (left, _product(reader, session)))
-    return left
-
-
-def _product(reader: TokenReader, session: StatementSession) -> Expression:
-    left = _operand(reader, session)
-    while reader.at_symbol("*") or reader.at_symbol("%") or reader.at_any("DIV", "MOD"):
-        token = reader.take()
-        op = "MOD" if token.text == "%" else token.word or token.text
-        left = Expression(op, "", (left, _operand(reader, session)))
-    return left
-
-
-def _operand(reader: TokenReader, session: StatementSession) -> Expression:
-    if reader.accept_symbol("+"):
-        return _operand(reader, session)
-    if reader.accept_symbol("-"):
-        return Expression("NEGATIVE", "", (_operand(reader, session),))
-    if reader.accept_symbol("("):
-        inner = _expression(reader, session)
-        reader.expect_symbol(")")
-        return inner
-    token = reader.peek()
-    if token.word == "_BINARY" and reader.peek(1).kind in (TokenKind.STRING, TokenKind.BYTES):
-        reader.take()
-        token = reader.peek()
-    if token.kind is TokenKind.NUMBER:
-        return Expression(NUMBER, str(reader.number()))
-    if token.kind is TokenKind.STRING:
-        return Expression(TEXT, reader.take().text)
-    if token.kind is TokenKind.BYTES:
-        return Expression(BYTES, _hexadecimal(reader))
-    for constant in _CONSTANTS:
-        if reader.accept(constant.upper()):
-            return Expression(constant)
-    name = reader.name()
-    if token.kind is TokenKind.QUOTED or not reader.at_symbol("("):
-        return Expression(COLUMN, name)
-    return _extracted(reader, session) if token.word == "EXTRACT" else _function(reader, token.word, session)
-
-
-def _function(reader: TokenReader, name: str, session: StatementSession) -> Expression:
-    operands = _row(reader, session)
-    if name == "UNIX_TIMESTAMP" and operands[0].op == TEXT:
-        operands = (*operands, Expression(TEXT, session.time_zone or ""))
-    return Expression(name, "", operands)
-
-
-def _extracted(reader: TokenReader, session: StatementSession) -> Expression:
-    reader.expect_symbol("(")
-    unit = reader.take().word
-    if not reader.accept("FROM"):
-        raise reader.error("FROM expected")
-    operand = _expression(reader, session)
-    reader.expect_symbol(")")
-    if unit != "YEAR_MONTH":
-        return Expression(unit, "", (operand,))  # the functions have the names of the units
-    years = Expression("*", "", (Expression("YEAR", "", (operand,)), Expression(NUMBER, "100")))
-    return Expression("+", "", (years, Expression("MONTH", "", (operand,))))
-
-
-def _hexadecimal(reader: TokenReader) -> str:
-    text = reader.peek().text
-    digits = text[2:].rstrip("'")
-    if text[0] in "bB" or text[1] in "bB":
-        raise reader.error("no bits expected")
-    reader.take()
-    return digits.rjust(len(digits) + len(digits) % 2, "0").lower()

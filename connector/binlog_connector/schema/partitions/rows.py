@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.partitions.definition import BYTES, DEFAULT, LIST, MAXVALUE, NULL, RANGE, TEXT, Expression
+from binlog_connector.schema.expressions.expression import BYTES, DEFAULT, MAXVALUE, NULL, TEXT, Expression
+from binlog_connector.schema.partitions.definition import LIST, RANGE
 from binlog_connector.schema.partitions.values import (
     DATE_TYPES,
     NO_COLUMNS,

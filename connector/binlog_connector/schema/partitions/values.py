@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.partitions.definition import COLUMN, NULL, NUMBER, TEXT
+from binlog_connector.schema.expressions.expression import COLUMN, NULL, NUMBER, TEXT
 from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.schema.definitions import ColumnDefinition
-    from binlog_connector.schema.partitions.definition import Expression
+    from binlog_connector.schema.expressions.expression import Expression
     from binlog_format.kernels import Mask
 
 WHOLE_TYPES = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"])

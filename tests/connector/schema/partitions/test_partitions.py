@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.expressions.expression import Expression
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.session import StatementSession
-from binlog_connector.schema.partitions.definition import Expression, Partitioning
+from binlog_connector.schema.partitions.definition import Partitioning
 from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.errors import SchemaError
