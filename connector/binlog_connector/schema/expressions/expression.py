@@ -10,18 +10,20 @@ from binlog_format.names import folded_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-COLUMN, NUMBER, TEXT, BYTES = "column", "number", "text", "bytes"
+COLUMN, NUMBER, DECIMAL, TEXT, BYTES = "column", "number", "decimal", "text", "bytes"
 NULL, MAXVALUE, DEFAULT = "null", "maxvalue", "default"
+IS_NULL, CASE, CAST = "IS NULL", "CASE", "CAST"
+JSON_EXTRACT, JSON_UNQUOTE = "JSON_EXTRACT", "JSON_UNQUOTE"
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A value of a partition, or what partitions are chosen by.
+    """A value of a partition, what partitions are chosen by, or what a generated column holds.
 
     Attributes:
-        op: `COLUMN`, `NUMBER`, `TEXT`, `BYTES`, `NULL`, `MAXVALUE`, `DEFAULT`; or an operator or a function, in upper
-            case.
-        text: The name, the digits, the text; of bytes in hexadecimal digits; else empty.
+        op: `COLUMN`, `NUMBER`, `DECIMAL`, `TEXT`, `BYTES`, `NULL`, `MAXVALUE`, `DEFAULT`; or an operator or a function,
+            in upper case.
+        text: The name, the digits, the text; of bytes in hexadecimal digits; of `CAST` the type; else empty.
         operands: Of an operator or a function.
     """
 

@@ -1,20 +1,65 @@
-"""Expressions in statements: `parse_expression(reader, time_zone)`."""
+"""Expressions in statements: `parse_expression(reader, time_zone)`; of generated columns: `parse_words(words)`."""
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from binlog_connector.schema.expressions.expression import (
     BYTES,
+    CASE,
+    CAST,
     COLUMN,
+    DECIMAL,
     DEFAULT,
+    IS_NULL,
+    JSON_EXTRACT,
+    JSON_UNQUOTE,
     MAXVALUE,
     NULL,
     NUMBER,
     TEXT,
     Expression,
 )
-from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
+from binlog_connector.schema.parsing.lexer import Token, TokenKind, TokenReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CONSTANTS = (NULL, MAXVALUE, DEFAULT)
+_TRUTHS = {"TRUE": "1", "FALSE": "0"}
+_ASCII_INTRODUCERS = frozenset(["_UTF8MB4", "_UTF8MB3", "_UTF8", "_LATIN1"])
+"""Before texts whose ASCII characters mean in the character set what they are."""
+_COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
+_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_WORD = re.compile(r"[\w$]+")
+_TYPE_WORDS = frozenset(["SIGNED", "UNSIGNED", "INTEGER", "INT", "CHAR", "DATE", "DECIMAL"])
+
+
+def parse_words(words: Iterable[str]) -> Expression:
+    """Read the expression of a generated column.
+
+    Args:
+        words: `ColumnDefinition.expression`.
+
+    Raises:
+        DdlSyntaxError: It is not understood.
+    """
+    reader = TokenReader.of(map(_token, words))
+    found = parse_expression(reader, None)
+    if not reader.at_end():
+        raise reader.error("the end expected")
+    return found
+
+
+def _token(word: str) -> Token:
+    if word.startswith("'"):
+        return Token(TokenKind.STRING, word[1:], 0)
+    if _NUMBER.fullmatch(word):
+        return Token(TokenKind.NUMBER, word, 0)
+    if _WORD.fullmatch(word):
+        return Token(TokenKind.WORD, word, 0, word.upper())
+    return Token(TokenKind.SYMBOL, word, 0)
 
 
 def parse_expression(reader: TokenReader, time_zone: str | None) -> Expression:
@@ -26,9 +71,9 @@ def parse_expression(reader: TokenReader, time_zone: str | None) -> Expression:
     Raises:
         DdlSyntaxError: It is not understood.
     """
-    left = _product(reader, time_zone)
-    while reader.at_symbol("+") or reader.at_symbol("-"):
-        left = Expression(reader.take().text, "", (left, _product(reader, time_zone)))
+    left = _conjunction(reader, time_zone)
+    while reader.at_any("OR"):
+        left = Expression(reader.take().word, "", (left, _conjunction(reader, time_zone)))
     return left
 
 
@@ -40,6 +85,32 @@ def parse_row(reader: TokenReader, time_zone: str | None) -> tuple[Expression, .
         row.append(parse_expression(reader, time_zone))
     reader.expect_symbol(")")
     return tuple(row)
+
+
+def _conjunction(reader: TokenReader, time_zone: str | None) -> Expression:
+    left = _comparison(reader, time_zone)
+    while reader.at_any("AND"):
+        left = Expression(reader.take().word, "", (left, _comparison(reader, time_zone)))
+    return left
+
+
+def _comparison(reader: TokenReader, time_zone: str | None) -> Expression:
+    left = _sum(reader, time_zone)
+    if reader.accept("IS", "NULL"):
+        return Expression(IS_NULL, "", (left,))
+    if reader.accept("IS", "NOT", "NULL"):
+        return Expression("IS NOT NULL", "", (left,))
+    op = ""
+    while reader.peek().kind is TokenKind.SYMBOL and op + reader.peek().text in _COMPARISONS | {"!"}:
+        op += reader.take().text
+    return left if not op else Expression(op.replace("!=", "<>"), "", (left, _sum(reader, time_zone)))
+
+
+def _sum(reader: TokenReader, time_zone: str | None) -> Expression:
+    left = _product(reader, time_zone)
+    while reader.at_symbol("+") or reader.at_symbol("-"):
+        left = Expression(reader.take().text, "", (left, _product(reader, time_zone)))
+    return left
 
 
 def _product(reader: TokenReader, time_zone: str | None) -> Expression:
@@ -60,22 +131,37 @@ def _operand(reader: TokenReader, time_zone: str | None) -> Expression:
         inner = parse_expression(reader, time_zone)
         reader.expect_symbol(")")
         return inner
-    token = reader.peek()
-    if token.word == "_BINARY" and reader.peek(1).kind in (TokenKind.STRING, TokenKind.BYTES):
+    if _has_introducer(reader):
         reader.take()
-        token = reader.peek()
-    if token.kind is TokenKind.NUMBER:
-        return Expression(NUMBER, str(reader.number()))
-    if token.kind is TokenKind.STRING:
-        return Expression(TEXT, reader.take().text)
-    if token.kind is TokenKind.BYTES:
-        return Expression(BYTES, _hexadecimal(reader))
+    token = reader.peek()
+    if token.kind in (TokenKind.NUMBER, TokenKind.STRING, TokenKind.BYTES):
+        return _literal(reader)
+    return _named(reader, time_zone)
+
+
+def _has_introducer(reader: TokenReader) -> bool:
+    word, literal = reader.peek().word, reader.peek(1)
+    if word == "_BINARY":
+        return literal.kind in (TokenKind.STRING, TokenKind.BYTES)
+    return word in _ASCII_INTRODUCERS and literal.kind is TokenKind.STRING and literal.text.isascii()
+
+
+def _named(reader: TokenReader, time_zone: str | None) -> Expression:
+    """A column, a function or a keyword."""
+    token = reader.peek()
     for constant in _CONSTANTS:
         if reader.accept(constant.upper()):
             return Expression(constant)
+    if token.word in _TRUTHS:
+        reader.take()
+        return Expression(NUMBER, _TRUTHS[token.word])
+    if reader.accept("CASE"):
+        return _case(reader, time_zone)
     name = reader.name()
     if token.kind is TokenKind.QUOTED or not reader.at_symbol("("):
-        return Expression(COLUMN, name)
+        return _path(reader, Expression(COLUMN, name))
+    if token.word == "CAST":
+        return _cast(reader, time_zone)
     if token.word == "EXTRACT":
         return _extracted(reader, time_zone)
     return _function(reader, token.word, time_zone)
@@ -99,6 +185,60 @@ def _extracted(reader: TokenReader, time_zone: str | None) -> Expression:
         return Expression(unit, "", (operand,))  # the functions have the names of the units
     years = Expression("*", "", (Expression("YEAR", "", (operand,)), Expression(NUMBER, "100")))
     return Expression("+", "", (years, Expression("MONTH", "", (operand,))))
+
+
+def _literal(reader: TokenReader) -> Expression:
+    token = reader.peek()
+    if token.kind is TokenKind.STRING:
+        return Expression(TEXT, reader.take().text)
+    if token.kind is TokenKind.BYTES:
+        return Expression(BYTES, _hexadecimal(reader))
+    if "." in token.text and "e" not in token.text.casefold():
+        return Expression(DECIMAL, reader.take().text)
+    return Expression(NUMBER, str(reader.number()))
+
+
+def _path(reader: TokenReader, column: Expression) -> Expression:
+    """A column, or with `->` and `->>` what a path finds in it."""
+    arrow = [reader.peek(ahead).text for ahead in range(3)]
+    if arrow[:2] != ["-", ">"]:
+        return column
+    unquotes = arrow[2] == ">"
+    for _ in range(3 if unquotes else 2):
+        reader.take()
+    if reader.peek().kind is not TokenKind.STRING:
+        raise reader.error("a path expected")
+    found = Expression(JSON_EXTRACT, "", (column, Expression(TEXT, reader.take().text)))
+    return Expression(JSON_UNQUOTE, "", (found,)) if unquotes else found
+
+
+def _case(reader: TokenReader, time_zone: str | None) -> Expression:
+    """Conditions and values in turn, and the value where none of them is true."""
+    subject = None if reader.at("WHEN") else parse_expression(reader, time_zone)
+    operands: list[Expression] = []
+    while reader.accept("WHEN"):
+        condition = parse_expression(reader, time_zone)
+        operands.append(condition if subject is None else Expression("=", "", (subject, condition)))
+        if not reader.accept("THEN"):
+            raise reader.error("THEN expected")
+        operands.append(parse_expression(reader, time_zone))
+    operands.append(parse_expression(reader, time_zone) if reader.accept("ELSE") else Expression(NULL))
+    if not reader.accept("END"):
+        raise reader.error("END expected")
+    return Expression(CASE, "", tuple(operands))
+
+
+def _cast(reader: TokenReader, time_zone: str | None) -> Expression:
+    reader.expect_symbol("(")
+    value = parse_expression(reader, time_zone)
+    if not reader.accept("AS"):
+        raise reader.error("AS expected")
+    words = []
+    while reader.peek().word in _TYPE_WORDS:
+        words.append(reader.take().word)
+    numbers = "".join(token.text for token in reader.group()) if reader.at_symbol("(") else ""
+    reader.expect_symbol(")")
+    return Expression(CAST, " ".join(words) + (f"({numbers})" if numbers else ""), (value,))
 
 
 def _hexadecimal(reader: TokenReader) -> str:
