@@ -183,7 +183,7 @@ def _plain_change(
     if not old.knows("declared"):
         return ColumnChanged(old, new, SAME if old == replace(new, name=old.name) else Unknown("its type is not known"))
     try:
-        sides = _side(before, old, how), _side(after, new, how)
+        sides = column_side(before, old, how), column_side(after, new, how)
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
     if sql_mode & _PAD_CHAR and sides[0].type_name == "char" != sides[1].type_name:
@@ -235,7 +235,8 @@ def _is_equal(old: ColumnDefinition, new: ColumnDefinition) -> bool:
     return replace(old, name="", default=None, invisible=False) == replace(new, name="", default=None, invisible=False)
 
 
-def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) -> ColumnSide:
+def column_side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) -> ColumnSide:
+    """A column of a table. Raises `BinlogError`: its type is not known."""
     said = column.completion()
     if said.charset is None and texts.binary_or_text(ColumnSide(column, True, pa.string())) == "text":
         said = replace(said, charset=UTF8MB4)  # not known; of its Arrow type that decides nothing

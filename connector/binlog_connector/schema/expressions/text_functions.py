@@ -1,0 +1,240 @@
+"""Functions of texts and dates: `TEXT_FUNCTIONS`, and those with constants as arguments: `WITH_CONSTANTS`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_connector.schema.effects.conversion import by_distinct, true_mask
+from binlog_connector.schema.expressions.operands import (
+    Kind,
+    NotComputedError,
+    Operand,
+    beyond_ascii,
+    in_one_charset,
+    number,
+    text,
+    unknown_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_UTF8 = frozenset(["utf8mb4", "utf8mb3", "utf8", "ascii"])
+_ONE_BYTE = frozenset(["latin1", "latin2", "latin5", "latin7", "cp1250", "cp1251", "cp1256", "cp1257"])
+_CHARACTERS = 21
+_DATES = (Kind.DATE, Kind.DATETIME)
+_SHA2 = {"0": "sha256", "224": "sha224", "256": "sha256", "384": "sha384", "512": "sha512"}
+_FORMAT = re.compile(r"(?:%[YmdHis]|[-/.: TZ])*", re.ASCII)
+_DIRECTIVES = {"%i": "%M", "%s": "%S"}
+
+
+def _texts(array: pa.Array, like: Operand) -> Operand:
+    return Operand(Kind.TEXT, array, like.unknown, charset=like.charset)
+
+
+def _of_texts(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], Operand]:
+    def call(one: Operand) -> Operand:
+        operand = text(one)
+        return _texts(function(operand.array.cast(pa.string())), operand)
+
+    return call
+
+
+def _of_ascii(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], Operand]:
+    """A function of texts; its results beyond ASCII depend on the collation."""
+
+    def call(one: Operand) -> Operand:
+        operand = _of_texts(function)(one)
+        return operand.doubted(beyond_ascii(text(one).array))
+
+    return call
+
+
+def _concatenated(*operands: Operand) -> Operand:
+    found = in_one_charset([text(operand) for operand in operands])
+    arrays = [operand.array.cast(pa.string()) for operand in found]
+    array = pc.binary_join_element_wise(*arrays, "", null_handling="emit_null")
+    return Operand(Kind.TEXT, array, unknown_of(found), charset=found[0].charset)
+
+
+def _joined(separator: Operand, *operands: Operand) -> Operand:
+    found = in_one_charset([text(operand) for operand in (*operands, separator)])
+    arrays = [operand.array.cast(pa.string()) for operand in found]
+    if arrays[-1].null_count:
+        raise NotComputedError("CONCAT_WS with NULL between texts")
+    array = pc.binary_join_element_wise(*arrays, null_handling="skip")
+    return Operand(Kind.TEXT, array, unknown_of(found), charset=found[0].charset)
+
+
+def _characters(one: Operand) -> Operand:
+    operand = text(one)
+    return number(pc.utf8_length(operand.array.cast(pa.string())), _CHARACTERS, unknown=operand.unknown)
+
+
+def _bytes(one: Operand) -> Operand:
+    operand = _encoded(one)
+    return number(pc.binary_length(operand.array.cast(pa.string())), _CHARACTERS, unknown=operand.unknown)
+
+
+def _encoded(one: Operand) -> Operand:
+    """A text whose UTF-8 bytes are those of the server."""
+    operand = text(one)
+    if operand.charset in _UTF8 or operand.kind is Kind.NULL:
+        return operand
+    if operand.charset not in _ONE_BYTE:
+        raise NotComputedError(f"bytes of texts in {operand.charset or 'an unknown character set'}")
+    return operand.doubted(beyond_ascii(operand.array))
+
+
+def _digest(name: str) -> Callable[[Operand], Operand]:
+    hashed = by_distinct(lambda value: hashlib.new(name, str(value).encode()).hexdigest(), pa.string())
+
+    def call(one: Operand) -> Operand:
+        operand = _encoded(one)
+        return Operand(Kind.TEXT, hashed(operand.array.cast(pa.string())).array, operand.unknown, charset="ascii")
+
+    return call
+
+
+def _unhexed(one: Operand) -> Operand:
+    operand = one.of_kind(Kind.TEXT)
+    is_hex = true_mask(pc.match_substring_regex(operand.array, "^([0-9A-Fa-f]{2})*$").fill_null(True))
+    if not is_hex.all():
+        raise NotComputedError("UNHEX of other characters than digits")
+    return Operand(
+        Kind.BYTES,
+        by_distinct(lambda value: bytes.fromhex(str(value)), pa.binary())(operand.array).array,
+        operand.unknown,
+    )
+
+
+def _date(one: Operand) -> Operand:
+    operand = one.of_kind(*_DATES)
+    micros = operand.array.cast(pa.timestamp("us"))
+    return Operand(Kind.DATE, pc.floor_temporal(micros, unit="day").cast(pa.date32()), operand.unknown)
+
+
+def _of_dates(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], Operand]:
+    def call(one: Operand) -> Operand:
+        operand = one.of_kind(*_DATES)
+        return number(function(operand.array.cast(pa.timestamp("us"))), 10, unknown=operand.unknown)
+
+    return call
+
+
+TEXT_FUNCTIONS: dict[str, Callable[..., Operand]] = {
+    "CONCAT": _concatenated,
+    "CONCAT_WS": _joined,
+    **dict.fromkeys(["LOWER", "LCASE"], _of_ascii(pc.ascii_lower)),
+    **dict.fromkeys(["UPPER", "UCASE"], _of_ascii(pc.ascii_upper)),
+    "TRIM": _of_texts(lambda texts: pc.utf8_trim(texts, " ")),
+    "LTRIM": _of_texts(lambda texts: pc.utf8_ltrim(texts, " ")),
+    "RTRIM": _of_texts(lambda texts: pc.utf8_rtrim(texts, " ")),
+    "REVERSE": _of_texts(pc.utf8_reverse),
+    **dict.fromkeys(["CHAR_LENGTH", "CHARACTER_LENGTH"], _characters),
+    **dict.fromkeys(["LENGTH", "OCTET_LENGTH"], _bytes),
+    "MD5": _digest("md5"),
+    **dict.fromkeys(["SHA", "SHA1"], _digest("sha1")),
+    "UNHEX": _unhexed,
+    "DATE": _date,
+    "YEAR": _of_dates(pc.year),
+    "QUARTER": _of_dates(pc.quarter),
+    "MONTH": _of_dates(pc.month),
+    **dict.fromkeys(["DAY", "DAYOFMONTH"], _of_dates(pc.day)),
+    "DAYOFYEAR": _of_dates(pc.day_of_year),
+    "DAYOFWEEK": _of_dates(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7)),  # 1: Sunday
+    "WEEKDAY": _of_dates(pc.day_of_week),  # 0: Monday
+    "HOUR": _of_dates(pc.hour),
+    "MINUTE": _of_dates(pc.minute),
+    "SECOND": _of_dates(pc.second),
+}
+"""By name, in upper case; each takes the operands of its expression."""
+
+
+def _size(constant: str) -> int:
+    if not constant.isdecimal() or int(constant) < 1:
+        raise NotComputedError("a place or a number of characters that is not above 0")
+    return int(constant)
+
+
+def _left(one: Operand, size: str) -> Operand:
+    return _of_texts(lambda texts: pc.utf8_slice_codeunits(texts, 0, _size(size)))(one)
+
+
+def _right(one: Operand, size: str) -> Operand:
+    return _of_texts(lambda texts: pc.utf8_slice_codeunits(texts, -_size(size)))(one)
+
+
+def _part(one: Operand, first: str, size: str | None = None) -> Operand:
+    start = _size(first) - 1
+    stop = None if size is None else start + _size(size)
+    return _of_texts(lambda texts: pc.utf8_slice_codeunits(texts, start, stop))(one)
+
+
+def _filled(one: Operand, size: str, filler: str) -> Operand:
+    if len(filler) != 1:
+        raise NotComputedError("LPAD with more than one character")
+    width = _size(size)
+    return _of_texts(lambda texts: pc.utf8_slice_codeunits(pc.utf8_lpad(texts, width, filler), 0, width))(one)
+
+
+def _replaced(one: Operand, old: str, new: str) -> Operand:
+    if not old:
+        return text(one)
+    return _of_texts(lambda texts: pc.replace_substring(texts, old, new))(one)
+
+
+def _split(one: Operand, separator: str, count: str) -> Operand:
+    number_of_parts = int(count) if count.removeprefix("-").isdecimal() else 0
+    if not separator or not number_of_parts:
+        raise NotComputedError("SUBSTRING_INDEX without a separator or a count")
+
+    def cut(value: object) -> object:
+        parts = str(value).split(separator)
+        return separator.join(parts[:number_of_parts] if number_of_parts > 0 else parts[number_of_parts:])
+
+    return _of_texts(lambda texts: by_distinct(cut, pa.string())(texts).array)(one)
+
+
+def _digest_of_size(one: Operand, size: str) -> Operand:
+    if size not in _SHA2:
+        raise NotComputedError(f"SHA2 of {size} bits")
+    return _digest(_SHA2[size])(one)
+
+
+def _formatted(one: Operand, form: str) -> Operand:
+    operand = one.of_kind(*_DATES)
+    if _FORMAT.fullmatch(form) is None:
+        raise NotComputedError(f"DATE_FORMAT with {form!r}")
+    directives = re.sub("%[is]", lambda match: _DIRECTIVES[match[0]], form)
+    seconds = pc.floor_temporal(operand.array.cast(pa.timestamp("us")), unit="second").cast(pa.timestamp("s"))
+    array = pc.strftime(seconds, format=directives, locale="C").cast(pa.string())
+    return Operand(Kind.TEXT, array, operand.unknown, charset="ascii")
+
+
+def _rounded(one: Operand, size: str = "0") -> Operand:
+    operand = one.of_kind(Kind.NUMBER)
+    digits = min(int(size) if size.isdecimal() else -1, operand.scale)
+    if digits < 0:
+        raise NotComputedError("ROUND before the point")
+    array = pc.round(operand.array, ndigits=digits, round_mode="half_towards_infinity")
+    return number(array.cast(pa.decimal256(76, digits)), operand.digits, unknown=operand.unknown)
+
+
+WITH_CONSTANTS: Mapping[str, Callable[..., Operand]] = {
+    "LEFT": _left,
+    "RIGHT": _right,
+    **dict.fromkeys(["SUBSTRING", "SUBSTR", "MID"], _part),
+    "LPAD": _filled,
+    "REPLACE": _replaced,
+    "SUBSTRING_INDEX": _split,
+    "SHA2": _digest_of_size,
+    "DATE_FORMAT": _formatted,
+    "ROUND": _rounded,
+}
+"""Functions whose first argument alone is computed; the others are constants, as texts."""
