@@ -26,11 +26,12 @@ from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.schema.operations import TruncateTable
 from binlog_connector.schema.table_names import names_unclear
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
-from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.rows.images import ImageKind
 from binlog_format.views.columns import bounded
 from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
+from binlog_format.views.touched_images import touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -206,9 +207,7 @@ class MessagesView:
         return [part for part in parts if part] or [[]]
 
     def _wanted(self, block: Block, table: TableEvents) -> Images:
-        images = read_images(
-            block.data, block.events, table.events, table.layout, place=block.place, decoding=self._decoding
-        )
+        images = touched_images(block, table, self._decoding)
         # Where rules choose rows, types of events do not tell operations.
         rules, skipped = self._decoding.rules, self._options.skipped_operations
         if table.is_copied or rules is None or not rules.chooses_rows or not skipped:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions, View
+from binlog_connector.schema.expressions.computing import with_computed_values
 from binlog_format.errors import StartError
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.structured.views.event_filter import ALL_EVENTS
@@ -95,6 +96,7 @@ def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decod
         options.declared_types,
         options.full_source_images,
         options.system_time_zone,
+        with_computed_values,
     )
 
 

@@ -4,7 +4,7 @@ Rules at the start of a job or a table, compared with those now: `hiding_changes
 
 Rules in a text or a file of their own: `read_rules`.
 
-Tables of which more is wanted than their table maps have: `DefinedTables(expressions)`, `schemas_under(rules)`.
+Tables of which more is wanted than their table maps have: `DefinedTables(expressions)`, `decoding_under(rules, ...)`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ import msgspec
 from binlog_connector.rules.row_rule import OPTIONAL, RowRule, RuleError, named_column
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.definitions import TableName, origin_of
+from binlog_connector.schema.expressions.computing import with_computed_values
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
+from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter, as_folded
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
-    from binlog_format.rows.decoding import Decoding, TableSchemas
+    from binlog_format.rows.decoding import TimeType, ZeroDates
     from binlog_format.rows.images import Images
 
 
@@ -340,10 +342,18 @@ class WantedDefinitions(NamedTuple):
 NO_DEFINITIONS = WantedDefinitions()
 
 
-def schemas_under(rules: TableRules | None, history: SchemaHistory) -> TableSchemas:
-    """*history* for who reads rows under *rules*: what these ask of definitions is looked for before a part begins."""
+def decoding_under(
+    rules: TableRules | None,
+    history: SchemaHistory,
+    zero_dates: ZeroDates,
+    time_type: TimeType,
+    *,
+    replace_invalid_text: bool,
+) -> Decoding:
+    """Decoding of rows under *rules*: what these ask of definitions is looked for before a part begins."""
     wanted = None if rules is None else rules.defined_tables
-    return history if wanted is None else _DefinedSchemas(history, DefinedTables(wanted))
+    schemas = history if wanted is None else _DefinedSchemas(history, DefinedTables(wanted))
+    return Decoding(schemas, zero_dates, time_type, replace_invalid_text, rules, computes=with_computed_values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ class ColumnDefinition:
             self.generated,
             self.comment,
             nullable=self.nullable or not self.knows("nullable"),
+            expression=self.expression,
         )
 
 
@@ -285,14 +286,13 @@ class TableDefinition:
     def completion(self) -> LayoutCompletion:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
-        in_key = folded_names(self.primary_key)
         completions = ((column, column.completion()) for column in self.columns)
         columns = tuple(
             replace(
                 known,
                 generated=self._generated(column),
                 sources=self._sources(column),
-                nullable=known.nullable and folded_name(column.name) not in in_key,
+                nullable=known.nullable and folded_name(column.name) not in folded_names(self.primary_key),
             )
             for column, known in completions
         )

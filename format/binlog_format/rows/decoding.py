@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
@@ -77,6 +77,7 @@ class Decoding:
         rules: What of the tables is shown; None: all of it.
         declared_types: Columns have the types that definitions state, where table maps have binary strings.
         full_source_images: Rows that came by replication have all values: see `Block.is_replicated`.
+        computes: Gives images, just read, the generated columns that they lack, where it can; None: these stay absent.
         system_time_zone: What the time zone `SYSTEM` is on the server, which no log has: `UTC`, `+02:00`, or a name of
             the time zone database; None: not known.
     """
@@ -89,6 +90,7 @@ class Decoding:
     declared_types: bool = False
     full_source_images: bool = False
     system_time_zone: str | None = None
+    computes: Callable[[Images], Images] | None = None
 
     def shown(self, layout: TableLayout) -> TableLayout:
         """*layout* as `rules` show it."""

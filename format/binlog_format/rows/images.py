@@ -13,6 +13,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import column_name, size_prefix, value_widths
 from binlog_format.rows.columns import column_array
+from binlog_format.rows.declared.completion import may_be_computed
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
 from binlog_format.rows.json.json_diffs import PartialValueError, value_at, with_whole_values
@@ -31,7 +32,7 @@ ABSENT = codes.ABSENT
 CHANGES_ONLY = codes.CHANGES_ONLY
 
 # Places of values are 32-bit numbers; a block is far smaller, even with the largest event that a server writes.
-_DATA_SIZE_MAX = (1 << 31) - 1
+DATA_SIZE_MAX = (1 << 31) - 1
 # A few bytes of row data can stand for many columns that are NULL or absent: an honest block of 2 MiB stays far below
 # this, and no block can make this library use more than 1 GiB.
 _CELLS_MAX = 1 << 28
@@ -167,8 +168,8 @@ def read_images(
     Returns:
         The images as the rules of *decoding* show them: nobody after this sees more.
     """
-    if data.size > _DATA_SIZE_MAX:
-        raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {_DATA_SIZE_MAX} are read")
+    if data.size > DATA_SIZE_MAX:
+        raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {DATA_SIZE_MAX} are read")
     if layout.problem is not None:
         raise layout.problem
     shown = decoding.shown(layout)
@@ -177,6 +178,8 @@ def read_images(
     images = _declared_images(images) if layout.hidden else images
     images = with_absent_virtual_values(images) if layout.completion else images
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
+    if decoding.computes is not None and may_be_computed(layout) and images.has_absent():
+        images = decoding.computes(images)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
 

@@ -17,12 +17,12 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array, strings_array
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.images import read_images
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns, bounded
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.row_images import ABSENT_TYPE, TypedTable, absent_names, column_styles, in_order
 from binlog_format.views.selection import Selection
+from binlog_format.views.touched_images import touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -183,9 +183,7 @@ class ChangefeedView:
             read: list[Images] = []
             for touched in selection.of(block):
                 self._typed.check(touched.layout, block.position_at(touched.events[0]))
-                images = read_images(
-                    block.data, block.events, touched.events, touched.layout, place=block.place, decoding=self._decoding
-                )
+                images = touched_images(block, touched, self._decoding)
                 images.check_changes()
                 if ABSENT_FIELD not in self._extra and images.has_absent():
                     raise _lacking(images)

@@ -16,7 +16,6 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import joined_texts, numbers_array, repeated_text, strings_array, struct_array
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.images import read_images
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import (
@@ -42,6 +41,7 @@ from binlog_format.views.row_images import (
     text_sizes,
 )
 from binlog_format.views.selection import Selection, event_place
+from binlog_format.views.touched_images import touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -161,7 +161,7 @@ class ChangesView:
         if self._table is not None:
             for touched in selected:
                 self._typed.check(touched.layout, block.position_at(touched.events[0]))
-        for images in bounded([_read(block, touched, self._decoding) for touched in selected]):
+        for images in bounded([touched_images(block, touched, self._decoding) for touched in selected]):
             changes = [_TableChanges(part, pair_images(part)) for part in images]
             parts = [part for part in changes if len(part.pairs)]
             if parts and self._table is None:
@@ -184,10 +184,6 @@ class ChangesView:
     def _typed_schema(self) -> pa.Schema:
         # Of every batch; a table that has been checked has the columns of the first one.
         return changes_schema(self._image_type())
-
-
-def _read(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
-    return read_images(block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding)
 
 
 def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:

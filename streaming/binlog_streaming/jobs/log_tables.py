@@ -29,9 +29,7 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.declared.completion import DDL_SOURCE
-from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.rows.virtual_columns import as_logged
-from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 
@@ -276,6 +274,7 @@ class _Finder:
     def _count(self, found: FoundTable, block: Block, touched: TableEvents) -> None:
         from binlog_format.rows.images import ImageKind, read_images
         from binlog_format.rows.values.temporal import first_zero_dates
+        from binlog_streaming.jobs.left_out_columns import left_out_columns
 
         if found.problem is not None:
             return
@@ -289,20 +288,10 @@ class _Finder:
         found.changes += int(np.count_nonzero(kinds != ImageKind.UPDATE_AFTER))
         if not images.has_absent():
             return
-        definition = self._definition(block, touched)
-        for kind in (ImageKind.INSERT, ImageKind.UPDATE_AFTER):
-            chosen = kinds == kind
-            columns = range(len(found.layout.columns))
-            left_out = [index for index in columns if (images.absent_mask(index) & chosen).any()]
-            is_inserted = kind == ImageKind.INSERT
-            unknown = [
-                index for index in left_out if not _is_known(touched.layout, definition, index, is_inserted=is_inserted)
-            ]
-            names = {index: str(found.layout.columns[index].name) for index in unknown}
-            generated = (name for index, name in names.items() if _is_generated(definition, index))
-            found.unknown_columns = tuple(dict.fromkeys((*found.unknown_columns, *names.values())))
-            found.generated_columns = tuple(dict.fromkeys((*found.generated_columns, *generated)))
-            found.has_partial_rows = found.has_partial_rows or bool(left_out)
+        left_out = left_out_columns(images, touched.layout, self._definition(block, touched))
+        found.unknown_columns = tuple(dict.fromkeys((*found.unknown_columns, *left_out.unknown)))
+        found.generated_columns = tuple(dict.fromkeys((*found.generated_columns, *left_out.generated)))
+        found.has_partial_rows = found.has_partial_rows or left_out.any
 
     def _completed(self, block: Block, touched: TableEvents) -> FoundTable:
         layout = touched.layout
@@ -350,24 +339,6 @@ def _begun_by(operation: Operation) -> Iterable[TableName]:
         case DropTables() if not operation.only_sequences:
             return operation.names
     return ()
-
-
-def _is_known(layout: TableLayout, definition: TableDefinition | None, index: int, *, is_inserted: bool) -> bool:
-    # What a row holds in a column that it left out: its default after an INSERT, after an UPDATE what was there; see
-    # `modes.partial.absent_columns`.
-    if not is_inserted and layout.vendor is Vendor.MYSQL:
-        return True
-    if definition is None or definition.columns is None:
-        return not is_inserted and not layout.columns[index].nullable
-    column = definition.columns[index]
-    if column.generated is not None:
-        return False
-    return not is_inserted or column.default is None or column.default.kind is not DefaultKind.UNKNOWN
-
-
-def _is_generated(definition: TableDefinition | None, index: int) -> bool:
-    columns = None if definition is None else definition.columns
-    return columns is not None and columns[index].generated is not None
 
 
 def _columns(layout: TableLayout) -> object:

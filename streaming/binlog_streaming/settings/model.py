@@ -15,6 +15,7 @@ import msgspec
 from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.rules.row_rule import GeneratedColumns, RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
+from binlog_connector.schema.expressions.computing import with_computed_values
 from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_streaming.settings.choices import (
@@ -105,6 +106,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
             replace_invalid_text=bool(self.replace_invalid_text),
             full_source_images=bool(self.full_source_images),
             system_time_zone=self.system_time_zone,
+            computes=with_computed_values,
         )
 
 

@@ -64,8 +64,9 @@ RULES = (
     *ROWS,
     Setting(
         "generated",
-        "Handling of generated columns, which the log may lack (MariaDB leaves VIRTUAL ones out of partial row "
-        "images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops before such a "
+        "Handling of generated columns that the log lacks (MariaDB leaves VIRTUAL ones out of partial row images, "
+        "MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL), and that are not computed (docs/ddl.md says "
+        "which ones are): fail (the job stops before such a "
         "row), null (they are null there), or drop (messages have no generated columns at all).",
     ),
 )

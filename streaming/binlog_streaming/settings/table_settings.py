@@ -75,12 +75,14 @@ TABLES = (
     Setting(
         "unknown_values",
         "Value of existing rows in a new column if the log lacks it (an expression as "
-        "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
+        "default, AUTO_INCREMENT, a generated column that is not computed, see docs/ddl.md): fail (the job stops "
+        "before it), or null.",
     ),
     Setting(
         "generated",
-        "Handling of generated columns, which the log may lack after an UPDATE (MariaDB leaves VIRTUAL ones out of "
-        "partial row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops "
+        "Handling of generated columns that the log lacks after an UPDATE (MariaDB leaves VIRTUAL ones out of partial "
+        "row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL), and that are not computed "
+        "(docs/ddl.md says which ones are): fail (the job stops "
         "before it), null (they are null there), or drop (targets have no generated columns at all).",
     ),
     Setting(

@@ -160,7 +160,7 @@ end = reader.latestOffset(start, reader.getDefaultReadLimit())
 for part in reader.partitions(start, end):
     print(part)
 print(json.dumps(end))
-print("numba" in sys.modules, "binlog_connector.schema" in sys.modules)
+print("numba" in sys.modules, "binlog_connector.schema.definitions" in sys.modules)
 """
 
 OFTEN = """

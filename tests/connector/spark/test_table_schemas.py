@@ -9,6 +9,7 @@ import pytest
 from binlog_connector import log_definitions
 from binlog_connector.log_definitions import SchemaFile
 from binlog_connector.options.source_options import SourceOptions
+from binlog_connector.schema.expressions.computing import with_computed_values
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.batch_reader import BinlogBatchReader
 from binlog_connector.spark.source import BinlogDataSource
@@ -49,7 +50,7 @@ def test_partitions_in_the_middle_know_the_ddl_before_them(case: str) -> None:
     assert cut == rows_of(path, minPartitions="1")
     history = SchemaHistory()
     with open_log(path) as log:
-        view = ChangesView(decoding=Decoding(history if "nolog" in case else None))
+        view = ChangesView(decoding=Decoding(history if "nolog" in case else None, computes=with_computed_values))
         blocks = history.observed(log.committed_blocks())
         assert cut == [row for batch in view.batches(blocks) for row in batch.to_pylist()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,38 @@ if TYPE_CHECKING:
 
 # MariaDB 11.8, binlog_row_image=FULL: CREATE TABLE l (id, qty, price, total STORED, note); 3 INSERTs, 3 UPDATEs.
 CASE = "m118_stored_full"
+EXPRESSION = b"(qty*price)"
 LACKING = r"\[BINLOG_UNSUPPORTED\.ROW_IMAGE\] w\.l: row images without total"
 WAYS = ["fail", "null", "drop"]
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("log")
+    """The log, with an expression that is not computed here."""
+    folder = logged(tmp_path_factory.mktemp("log"))
+    for path in folder.glob("*.0*"):
+        path.write_bytes(with_another_expression(path.read_bytes()))
+    return folder
+
+
+def with_another_expression(file: bytes) -> bytes:
+    events, at = [file[:4]], 4
+    while at < len(file):
+        event = file[at : at + int.from_bytes(file[at + 9 : at + 13], "little")]
+        at += len(event)
+        if EXPRESSION in event:
+            changed = event[:-4].replace(EXPRESSION, EXPRESSION.replace(b"*", b"^"))
+            event = changed + zlib.crc32(changed).to_bytes(4, "little")
+        events.append(event)
+    return b"".join(events)
+
+
+@pytest.fixture(scope="module")
+def computed_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return logged(tmp_path_factory.mktemp("computed"))
+
+
+def logged(folder: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
         wanted = [member for member in archive.getmembers() if member.name.startswith(f"reported/{CASE}/")]
         archive.extractall(folder, members=wanted, filter="data")
@@ -95,6 +121,16 @@ def test_topics_of_a_job(log: Path) -> None:
         assert {"total"}.isdisjoint(message["payload"]["after"])
         fields = next(field for field in message["schema"]["fields"] if field["field"] == "after")["fields"]
         assert [field["field"] for field in fields] == ["id", "qty", "price", "note"]
+
+
+def test_columns_that_can_be_computed_are_there(computed_log: Path) -> None:
+    products = [row["qty"] * row["price"] for row in changefeed(computed_log)]
+    assert totals(changefeed(computed_log)) == products
+    assert [row["_absent"] for row in changefeed(computed_log, includeAbsent="true")] == [None] * 9
+    topic = published(computed_log, 'generated = "fail"')["p.w.l"]
+    assert None not in [message["payload"]["after"]["total"] for message in topic]
+    last = json.loads(run_program("changes", str(computed_log), "--output", "jsonl").stdout.splitlines()[-1])
+    assert (last["absent"], last["after"]["total"]) == (None, str(products[-1]))
 
 
 def test_the_spark_source(log: Path) -> None:

@@ -44,6 +44,7 @@ class ColumnCompletion:
         comment: COMMENT; empty: none, or nothing is known of the column but its name.
         sources: Of a VIRTUAL column: names of the logged columns of which it is computed; None: not known.
         nullable: False: it cannot be NULL.
+        expression: Of a generated column: the words of its expression; empty: not known.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ColumnCompletion:
     comment: str = ""
     sources: tuple[str, ...] | None = None
     nullable: bool = True
+    expression: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class LayoutCompletion:
                     entry.get("comment", ""),
                     tuple(entry["sources"]) if "sources" in entry else None,
                     entry.get("nullable", True),
+                    tuple(entry.get(_EXPRESSION, ())),
                 )
                 for entry in content["columns"]
             )
@@ -130,7 +133,17 @@ def _column_entry(column: ColumnCompletion) -> dict[str, object]:
         entry["sources"] = column.sources
     if not column.nullable:
         entry["nullable"] = False
+    if column.expression:
+        entry[_EXPRESSION] = column.expression
     return entry
+
+
+_EXPRESSION = "expression"
+
+
+def may_be_computed(layout: TableLayout) -> bool:
+    """True if the expression of a generated column is known."""
+    return f'"{_EXPRESSION}":' in layout.completion
 
 
 def apply_completion(layout: TableLayout, text: str, source: str = "the schema") -> TableLayout:

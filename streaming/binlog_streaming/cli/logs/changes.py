@@ -155,7 +155,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
-    from binlog_connector.rules.row_rules import read_rules, schemas_under
+    from binlog_connector.rules.row_rules import decoding_under, read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_format.log.log import ReadRange
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
@@ -166,7 +166,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     dump = None if schema_file is None else str(schema_file)
     history = SchemaHistory.from_schema_file(dump, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES, folds_names=folds_names)
-    decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
+    decoding = decoding_under(hidden, history, zero_dates, time_type, replace_invalid_text=replace_invalid_text)
     with opened_log(path) as log:
         part = ReadRange.of(log, start, end)
         typed_table = table if view is ShownView.CHANGEFEED or file is not None else None

@@ -151,7 +151,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.following.offsets import OffsetFile
     from binlog_connector.following.tailer import FollowOptions, Tailer
-    from binlog_connector.rules.row_rules import read_rules, schemas_under
+    from binlog_connector.rules.row_rules import decoding_under, read_rules
     from binlog_connector.schema.history import SchemaHistory
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
@@ -160,7 +160,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     file = None if schema_file is None else str(schema_file)
     schemas = SchemaHistory.from_schema_file(file, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules, folds_names=folds_names)
-    decoding = Decoding(schemas_under(hidden, schemas), zero_dates, time_type, replace_invalid_text, hidden)
+    decoding = decoding_under(hidden, schemas, zero_dates, time_type, replace_invalid_text=replace_invalid_text)
     offset_file = None if resume is None else OffsetFile(resume)
     how = FollowOptions(fail_on_data_loss=fail_on_data_loss, ends=once)
     saved = None if offset_file is None else offset_file.load()

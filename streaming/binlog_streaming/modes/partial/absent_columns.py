@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.expressions.computed_images import plain_sources
+from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_types import Generated
@@ -69,6 +71,7 @@ class AbsentFacts:
             nobody knows which kind they are.
         nullable: Columns that can be NULL. An image before an UPDATE that has one is not MINIMAL.
         blobs: Columns that `binlog_row_image=NOBLOB` leaves out.
+        sources: Of generated columns that depend on others alone: those that are not generated among these.
     """
 
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
@@ -76,6 +79,7 @@ class AbsentFacts:
     unchanged: frozenset[str] = frozenset()
     nullable: frozenset[str] = frozenset()
     blobs: frozenset[str] = frozenset()
+    sources: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def kind(self, name: str) -> int:
         """`UNCHANGED_IF_ABSENT`, `GENERATED` or `UNCLEAR`."""
@@ -96,6 +100,7 @@ def absent_facts(layout: TableLayout, decoding: Decoding) -> AbsentFacts:
         frozenset(name for name, kind in kinds.items() if kind == UNCHANGED_IF_ABSENT),
         frozenset(name for name, column, _ in named if column.nullable),
         frozenset(name for name, column, _ in named if column.type in BLOBS),
+        {} if layout.vendor is Vendor.MYSQL else plain_sources(layout.completion, layout.vendor),
     )
 
 
@@ -208,7 +213,22 @@ class AbsentKinds:
             before = self._before
             lacks = self.images.absent_mask(column)[before] & ~self.images.facts.is_blob(name)
             kinds[unclear & lacks & self._is_whole_but_generated[before]] = GENERATED
+        kinds[self._keeps_sources(name)] = UNCHANGED_IF_ABSENT
         return kinds
+
+    def _keeps_sources(self, name: str) -> Mask:
+        """Mask of the images after updates that leave out all that a generated column is computed of, so keep it."""
+        found = np.zeros(len(self.images), np.bool_)
+        indices = {folded_name(column): index for index, column in enumerate(self.schema.names)}
+        for number, facts in enumerate(self.images.facts.known):
+            sources = folded_names(facts.sources.get(name, ()))
+            if not sources or not sources <= indices.keys():
+                continue
+            kept = (self.images.facts.numbers == number) & (self.images.kinds == ImageKind.UPDATE_AFTER)
+            for source in sources:
+                kept &= self.images.absent_mask(indices[source])
+            found |= kept
+        return found
 
     @cached_property
     def _before(self) -> Indices:

@@ -16,7 +16,7 @@ from binlog_streaming.tables.statements.row_retention import has_rows, live_rows
 from binlog_streaming.tables.statements.target_alteration import dropped_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
@@ -31,11 +31,21 @@ _UNSETTLED = "a default whose bytes depend on the server"
 _KEPT_IN_KEY = "it stays in its key, which may make it NOT NULL"
 
 
-def check_new_columns(context: StatementContext, target: Target, change: TableAltered, keys: tuple[str, ...]) -> None:
+def check_new_columns(
+    context: StatementContext,
+    target: Target,
+    change: TableAltered,
+    keys: tuple[str, ...],
+    *,
+    computed: Set[str],
+    reasons: Mapping[str, str],
+) -> None:
     """Check that the values of new columns in existing rows are known, or may be null.
 
     Args:
         keys: Key columns after the statement.
+        computed: New columns whose values are computed.
+        reasons: Why those of others cannot be.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`.
@@ -47,15 +57,17 @@ def check_new_columns(context: StatementContext, target: Target, change: TableAl
     kept_in_key = in_key & {folded_name(name) for name in change.dropped if change.primary_key is None}
     # The end of a version is part of the key of a system-versioned table.
     identifying = in_key | {folded_name(fact.name) for fact in change.added if fact.unknown == SYSTEM_TIME.text}
-    reasons = {
+    lacking = {
         fact.name: reason
         for fact in change.added
         if fact.name not in there
+        and fact.name not in computed
         and (reason := _unknown(fact, is_settled=fact.name in settled, keys=kept_in_key))
         and (context.table.rule.unknown_values is not UnknownValues.NULL or folded_name(fact.name) in identifying)
     }
-    if reasons and has_rows(target):
-        name, reason = next(iter(reasons.items()))
+    if lacking and has_rows(target):
+        name, reason = next(iter(lacking.items()))
+        reason += f", and {reasons[name]}" if name in reasons else ""
         raise _lacks_values(context.table.name, name, reason, may_be_null=folded_name(name) not in identifying)
 
 

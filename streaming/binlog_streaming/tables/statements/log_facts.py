@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.log_definitions import RangeSchemas
+from binlog_connector.schema.expressions.computed_images import completed_images
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
 from binlog_connector.schema.parsing.session import UTF8MB4
@@ -154,6 +155,8 @@ class _Found:
                 self.facts[key] = _facts(part, defined), defined.completion
             facts, completion = self.facts[key]
             images = part.images if part.snapshot else without_mislogged(part.images, completion)
+            if row_batch.layout.logged is None and completion:
+                images = completed_images(images, completion)
             yield replace(part, images=images, facts=facts)
 
 

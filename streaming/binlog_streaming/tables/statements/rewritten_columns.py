@@ -175,7 +175,7 @@ def rewritten_columns(
         TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets, or which rows `where` chooses.
         SchemaError: `DDL_NOT_PARSED`: the known definition of the table lacks a column that the statement names.
     """
-    alter = _operation(context, change)
+    alter = alter_operation(context, change)
     if alter is None or not _names_columns(alter) or not has_rows(target):
         return {}
     names = {folded_name(name): name for name in target.schema().names if name not in dropped}
@@ -208,7 +208,8 @@ def rewritten_columns(
     }
 
 
-def _operation(context: StatementContext, change: TableAltered) -> AlterTable | None:
+def alter_operation(context: StatementContext, change: TableAltered) -> AlterTable | None:
+    """The ALTER TABLE whose effect *change* is; None: another statement has it."""
     statement = context.step.statement
     operations = parse_ddl(statement.text, statement.session)
     return next(

@@ -123,7 +123,8 @@ class _Columns:
         common = None if there is None else common_type(there, column.type)
         if common is not None:
             self._retype(column.name, common)
-            self.filled[column.name] = pa.scalar(None, common) if existing is None else existing
+            if column.name not in self.converted:
+                self.filled[column.name] = pa.scalar(None, common) if existing is None else existing
             return
         if there is not None:
             self._remove(column.name)

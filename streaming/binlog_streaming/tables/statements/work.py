@@ -36,10 +36,11 @@ from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
+from binlog_streaming.tables.statements.computed_columns import computed_columns
 from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
 from binlog_streaming.tables.statements.generated_columns import without_generated
 from binlog_streaming.tables.statements.log_facts import liked
-from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
+from binlog_streaming.tables.statements.rewritten_columns import alter_operation, rewritten_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import (
     ColumnsBefore,
@@ -342,7 +343,9 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     held = held_keys(properties)
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
-    check_new_columns(context, target, change, rule.keys or change.primary_key or held)
+    computed, reasons = computed_columns(context, target, change, alter_operation(context, change))
+    keys_after = rule.keys or change.primary_key or held
+    check_new_columns(context, target, change, keys_after, computed=computed.keys(), reasons=reasons)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
     added, modified = (target.stored_schema(context.schema_of(facts)) for facts in (change.added, change.modified))
     rewritten = rewritten_columns(context, target, change, modified=modified, keys=held, dropped=before)
@@ -351,7 +354,8 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
         change,
         added=added,
         modified=modified,
-        converted={name: column.values for name, column in rewritten.items()},
+        converted={name: column.values for name, column in rewritten.items()}
+        | {name: column.values for name, column in computed.items()},
     )
     renamed = {folded_name(old): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key

@@ -1,0 +1,138 @@
+"""Generated columns that an ALTER TABLE adds to a table with rows: `computed_columns(context, target, change)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
+from binlog_connector.schema.expressions.generated_values import GeneratedValues
+from binlog_connector.schema.expressions.operands import NotComputedError
+from binlog_format.errors import SchemaError
+from binlog_format.names import folded_name, folded_names
+from binlog_format.rows.json.variants import is_variant
+from binlog_streaming.lake.evolution import cast_array
+from binlog_streaming.tables.statements.row_retention import has_rows, living
+from binlog_streaming.tables.statements.target_alteration import dropped_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_connector.schema.definitions import TableDefinition
+    from binlog_connector.schema.operations import AlterTable
+    from binlog_connector.schema.table_changes import TableAltered
+    from binlog_format.kernels import Mask
+    from binlog_streaming.lake.target import Target
+    from binlog_streaming.tables.statements.work import StatementContext
+
+
+@dataclass(frozen=True)
+class ComputedColumn:
+    """A new generated column of a target.
+
+    Attributes:
+        sources: Columns of the target that it is computed of, by the names that the table has.
+    """
+
+    generated: GeneratedValues
+    sources: Mapping[str, str]
+    context: StatementContext
+
+    def values(self, rows: pa.RecordBatch) -> pa.Array:
+        """Its values in *rows* of the target; of a row that is gone, null where they are not known."""
+        return self._computed(rows)[0]
+
+    def check(self, rows: pa.RecordBatch) -> None:
+        """Check that all values in *rows*, which the table has, are known. Raises `NotComputedError`."""
+        _, unknown = self._computed(rows)
+        if unknown is not None and self.context.keeps_rows:
+            unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
+        if unknown is not None and unknown.any():
+            raise NotComputedError("for a value in the table it is not known how")
+
+    def _computed(self, rows: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
+        arrays = {}
+        for name, held in self.sources.items():
+            array = rows.column(held)
+            is_text = (
+                is_variant(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type)
+            )
+            arrays[name] = cast_array(array, pa.field(held, pa.string())) if is_text else array
+        nulls = self.context.table.rule.writes_unknown_as_null
+        found = self.generated.values(arrays, rows.num_rows, null_is_unknown=nulls)
+        return found.array, found.unknown
+
+
+def computed_columns(
+    context: StatementContext, target: Target, change: TableAltered, alter: AlterTable | None
+) -> tuple[dict[str, ComputedColumn], dict[str, str]]:
+    """Generated columns that a statement adds, by name, and why others cannot be computed.
+
+    Args:
+        alter: The statement; None: it is not one that names columns.
+    """
+    names = [fact.name for fact in change.added if fact.generated]
+    if not names or alter is None or not has_rows(target):
+        return {}, {}
+    found: dict[str, ComputedColumn] = {}
+    reasons: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = _computed(context, target, alter, name)
+        except NotComputedError as error:
+            reasons[name] = error.reason
+    for rows in target.read() if found else ():
+        for name in [name for name in found if name not in reasons]:
+            try:
+                found[name].check(rows)
+            except NotComputedError as error:
+                reasons[name] = error.reason
+    return {name: column for name, column in found.items() if name not in reasons}, reasons
+
+
+def _computed(context: StatementContext, target: Target, alter: AlterTable, name: str) -> ComputedColumn:
+    before, after = _definitions(context, alter)
+    column = next(column for column in after.columns or () if folded_name(column.name) == folded_name(name))
+    generated = GeneratedValues(column, after, context.step.statement.vendor, context.decoding)
+    touched = folded_names(
+        [
+            *(change.column.name for change in alter.changes),
+            *(old for change in alter.changes if (old := change.old_name)),
+            *(old for old, _ in alter.dropped),
+            *(part for pair in alter.column_renames for part in pair),
+        ]
+    )
+    same = set(before.columns or ()) & set(after.columns or ())
+    gone = dropped_columns(target)
+    held = {folded_name(name): name for name in target.schema().names if name not in gone}
+    for source in generated.sources:
+        folded = folded_name(source)
+        if folded in touched or folded not in {folded_name(column.name) for column in same}:
+            raise NotComputedError(f"column {source} changes by the same statement")
+        if folded not in held:
+            raise NotComputedError(f"the target has no column {source}")
+        if _is_masked(context, source):
+            raise NotComputedError(f"column {source} is masked")
+    if _is_masked(context, name):
+        raise NotComputedError("it is masked")
+    return ComputedColumn(generated, {source: held[folded_name(source)] for source in generated.sources}, context)
+
+
+def _is_masked(context: StatementContext, name: str) -> bool:
+    return context.shown_by is not None and context.shown_by.mask(name) is not None
+
+
+def _definitions(context: StatementContext, alter: AlterTable) -> tuple[TableDefinition, TableDefinition]:
+    """The table before and after the statement."""
+    statement = context.step.statement
+    try:
+        before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+        if before is None or before.columns is None:
+            raise NotComputedError("the definition of the table is not known")
+        return before, altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
+    except SchemaError as error:
+        raise NotComputedError(error.reason) from error
+    except ImpossibleError as error:
+        raise NotComputedError(f"the definition that is known is not that of the table: {error}") from error
