@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-
-# msgspec looks the types up
 from binlog_format.rows.declared.declared_types import (
     AUTO_INCREMENT,
     DeclaredDefault,
@@ -171,6 +169,7 @@ class ColumnDefinition:
             self.comment,
             nullable=self.nullable or not self.knows("nullable"),
             expression=self.expression,
+            zerofill=self.zerofill,
         )
 
 

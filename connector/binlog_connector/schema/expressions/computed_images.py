@@ -21,7 +21,7 @@ from binlog_format.rows.columns import column_array
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.encoded_values import encoded
-from binlog_format.rows.images import ABSENT, DATA_SIZE_MAX, ImageKind
+from binlog_format.rows.images import ABSENT, DATA_SIZE_MAX, NULL, ImageKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,6 +90,7 @@ def _definition(column: ColumnCompletion) -> ColumnDefinition:
         column.enum_values,
         generated=column.generated,
         unknown=frozenset() if column.declared else frozenset(["declared"]),
+        zerofill=column.zerofill,
         expression=column.expression,
     )
 
@@ -118,7 +119,9 @@ def _with_column(images: Images, index: int, generated: GeneratedValues, rows: I
             name: column_array(images.layout, place, images.data, np.ascontiguousarray(cells[name][there]))
             for name, place in sources.items()
         }
-        found = generated.values(arrays, len(rows))
+        # What is null, and not NULL there, is 0000-00-00.
+        doubtful = {name: cells[name][there] != NULL for name in sources}
+        found = generated.values(arrays, len(rows), doubtful)
     except NotComputedError:
         return images
     written = encoded(images.layout.columns[index], found.array)

@@ -5,6 +5,7 @@ What is not known to be computed as servers do it is unknown; see docs/ddl.md fo
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -39,7 +40,14 @@ from binlog_connector.schema.expressions.expression import (
 )
 from binlog_connector.schema.expressions.json_functions import json_numbers, json_texts
 from binlog_connector.schema.expressions.number_functions import NUMBER_FUNCTIONS
-from binlog_connector.schema.expressions.operands import Kind, NotComputedError, Operand, number, text
+from binlog_connector.schema.expressions.operands import (
+    Kind,
+    NotComputedError,
+    Operand,
+    all_unknown_where,
+    number,
+    text,
+)
 from binlog_connector.schema.expressions.parser import parse_words
 from binlog_connector.schema.expressions.text_functions import TEXT_FUNCTIONS, WITH_CONSTANTS
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError
@@ -50,7 +58,7 @@ from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
     from binlog_format.kernels import Mask
@@ -133,20 +141,24 @@ class GeneratedValues:
     def check(self) -> None:
         """Check that the expression is understood, and depends on columns alone. Raises `NotComputedError`."""
         _check_functions(self.expression)
-        self._side(self.column)
-        assert self.sources is not None
+        for column in (self.column, *map(self.source, self.sources)):
+            self._side(column)
 
-    def values(self, arrays: Mapping[str, pa.Array], count: int, *, null_is_unknown: bool = False) -> Values:
+    def values(self, arrays: Mapping[str, pa.Array], count: int, doubtful: Mapping[str, Mask] | None = None) -> Values:
         """Values of the column.
 
         Args:
             arrays: Values of `sources`, by name, in the types of the log or wider ones.
-            null_is_unknown: A null may be a value that is not known.
+            doubtful: Rows in which a null may be another value than NULL, by name; None: in which a date may be
+                `0000-00-00`.
 
         Raises:
             NotComputedError: It is not known how.
         """
-        operands = {name: self._operand(name, array, null_is_unknown) for name, array in arrays.items()}
+        operands = {
+            name: self._operand(name, array, None if doubtful is None else doubtful[name])
+            for name, array in arrays.items()
+        }
         try:
             found = _Evaluation(self, operands, count).evaluated(self.expression)
             stored = _stored(found, self._side(self.column), self.how)
@@ -167,15 +179,17 @@ class GeneratedValues:
         except BinlogError as error:
             raise NotComputedError(error.reason) from error
 
-    def _operand(self, name: str, array: pa.Array, null_is_unknown: bool) -> Operand:
+    def _operand(self, name: str, array: pa.Array, doubtful: Mask | None) -> Operand:
         column = self.source(name)
         if not (column.knows("declared") and column.knows("charset")) or column.zerofill or column.compressed:
             raise NotComputedError(f"of column {name}, whose definition is not known or unusual")
         side = self._side(column)
         missing = true_mask(array.is_null())
-        is_open = null_is_unknown or (side.type_name in _DATES and self.how.null_may_be_zero_date)
-        operand = _column_operand(side, array, self.how)
-        return operand.doubted(missing if is_open and missing.any() else None)
+        if doubtful is not None:
+            missing &= doubtful
+        elif side.type_name not in _DATES or not self.how.null_may_be_zero_date:
+            missing[:] = False
+        return _column_operand(side, array, self.how).doubted(all_unknown_where(missing))
 
 
 def _true(mask: Mask | None, count: int) -> Mask:
@@ -224,10 +238,7 @@ class _Evaluation:
             return self._with_constants(expression)
         if op not in _FUNCTIONS:
             raise NotComputedError(f"{op} is not computed here")
-        try:
-            return _FUNCTIONS[op](*map(self.evaluated, expression.operands))
-        except TypeError as error:
-            raise NotComputedError(f"{op} with other arguments than usual") from error
+        return _called(op, _FUNCTIONS[op], [self.evaluated(operand) for operand in expression.operands])
 
     def _leaf(self, expression: Expression) -> Operand:
         written = expression.text
@@ -253,15 +264,20 @@ class _Evaluation:
 
     def _with_constants(self, expression: Expression) -> Operand:
         first, *others = expression.operands
-        constants = [_constant(other) for other in others]
-        try:
-            return WITH_CONSTANTS[expression.op](self.evaluated(first), *constants)
-        except TypeError as error:
-            raise NotComputedError(f"{expression.op} with other arguments than usual") from error
+        arguments = [self.evaluated(first), *map(_constant, others)]
+        return _called(expression.op, WITH_CONSTANTS[expression.op], arguments)
 
 
 _LEAVES = frozenset([COLUMN, NULL, *_CONSTANTS])
 _SPECIAL = frozenset([JSON_EXTRACT, JSON_UNQUOTE, "JSON_VALUE", CAST])
+
+
+def _called(name: str, function: Callable[..., Operand], arguments: Sequence[object]) -> Operand:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise NotComputedError(f"{name} with other arguments than usual") from error
+    return function(*arguments)
 
 
 def _check_functions(expression: Expression) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.effects.conversion import true_mask
+from binlog_connector.schema.effects.conversion import by_distinct, true_mask
 from binlog_connector.schema.expressions.operands import (
     Kind,
     NotComputedError,
@@ -114,15 +114,14 @@ def _equal(one: Operand, other: Operand) -> Operand:
     same = pc.equal(left, right)
     # Texts of ASCII are surely different in each collation, if more than case and letters that a language takes for
     # one another differ.
-    folded = [pa.array([_folded(value) for value in array.to_pylist()], pa.string()) for array in (left, right)]
+    folded = [_folded(array).array for array in (left, right)]
     plain = pc.and_(*(pc.match_substring_regex(array, _PRINTABLE) for array in (left, right)))
     sure = pc.or_kleene(same, pc.and_(plain, pc.not_equal(*folded)))
     doubt = ~true_mask(sure.fill_null(True))
     return from_booleans(same, unknown_of([one, other])).doubted(all_unknown_where(doubt))
 
 
-def _folded(value: str | None) -> str | None:
-    return None if value is None else value.rstrip(" ").casefold().translate(_UNLIKE)
+_folded = by_distinct(lambda value: str(value).rstrip(" ").casefold().translate(_UNLIKE), pa.string())
 
 
 def _unequal(one: Operand, other: Operand) -> Operand:

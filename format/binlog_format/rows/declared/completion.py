@@ -45,6 +45,7 @@ class ColumnCompletion:
         sources: Of a VIRTUAL column: names of the logged columns of which it is computed; None: not known.
         nullable: False: it cannot be NULL.
         expression: Of a generated column: the words of its expression; empty: not known.
+        zerofill: Of a numeric column: as a text it has zeros before it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ColumnCompletion:
     sources: tuple[str, ...] | None = None
     nullable: bool = True
     expression: tuple[str, ...] = ()
+    zerofill: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class LayoutCompletion:
                     tuple(entry["sources"]) if "sources" in entry else None,
                     entry.get("nullable", True),
                     tuple(entry.get(_EXPRESSION, ())),
+                    entry.get("zerofill", False),
                 )
                 for entry in content["columns"]
             )
@@ -135,6 +138,8 @@ def _column_entry(column: ColumnCompletion) -> dict[str, object]:
         entry["nullable"] = False
     if column.expression:
         entry[_EXPRESSION] = column.expression
+    if column.zerofill:
+        entry["zerofill"] = True
     return entry
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
@@ -60,8 +61,10 @@ class ComputedColumn:
                 is_variant(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type)
             )
             arrays[name] = cast_array(array, pa.field(held, pa.string())) if is_text else array
-        nulls = self.context.table.rule.writes_unknown_as_null
-        found = self.generated.values(arrays, rows.num_rows, null_is_unknown=nulls)
+        doubtful = None
+        if self.context.table.rule.writes_unknown_as_null:
+            doubtful = dict.fromkeys(arrays, np.ones(rows.num_rows, np.bool_))
+        found = self.generated.values(arrays, rows.num_rows, doubtful)
         return found.array, found.unknown
 
 
@@ -73,7 +76,8 @@ def computed_columns(
     Args:
         alter: The statement; None: it is not one that names columns.
     """
-    names = [fact.name for fact in change.added if fact.generated]
+    there = folded_names(target.schema().names) - folded_names((*dropped_columns(target), *change.dropped))
+    names = [fact.name for fact in change.added if fact.generated and folded_name(fact.name) not in there]
     if not names or alter is None or not has_rows(target):
         return {}, {}
     found: dict[str, ComputedColumn] = {}

@@ -1,0 +1,108 @@
+"""Generated columns that are not computed, and values that are unknown: each has its reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from binlog_connector.schema.expressions.generated_values import GeneratedValues
+from binlog_connector.schema.expressions.operands import NotComputedError
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.vendor import Vendor
+from tests.connector.schema.test_ddl import after, table
+
+TABLE = (
+    "CREATE TABLE t (id INT, i INT, b BIGINT, p DECIMAL(10,2), f DOUBLE, y YEAR, ts TIMESTAMP NULL, d DATE,"
+    " v VARCHAR(40), w VARCHAR(40) CHARACTER SET latin1, bin VARBINARY(9), z INT ZEROFILL, j JSON, `case` INT,"
+    " `a-b` INT) CHARSET utf8mb4"
+)
+
+
+def generated(expression: str, declared: str = "VARCHAR(99)") -> GeneratedValues:
+    made = table(after(TABLE, f"ALTER TABLE t ADD g {declared} AS ({expression}) VIRTUAL"))
+    (column,) = (column for column in made.columns or () if column.name == "g")
+    return GeneratedValues(column, made, Vendor.MARIADB, DEFAULT_DECODING)
+
+
+def computed(expression: str, declared: str = "VARCHAR(99)", **columns: pa.Array) -> list[object]:
+    """Values; `?` where they are unknown."""
+    found = generated(expression, declared).values(columns, len(next(iter(columns.values()))))
+    unknown = np.zeros(len(found.array), np.bool_) if found.unknown is None else found.unknown
+    return ["?" if open_ else value for value, open_ in zip(found.array.to_pylist(), unknown, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("i ^ 2", "not understood"),
+        ("i / 2", "not understood"),
+        ("v COLLATE utf8mb4_bin", "not understood"),
+        ("v LIKE 'a%'", "not understood"),
+        ("`case` + 1", "not understood"),
+        ("`a-b` + 1", "not understood"),
+        ("RAND()", "not understood"),
+        ("RAND(i)", "RAND is not computed"),
+        ("HOUR(NOW())", "not understood"),
+        ("DAYNAME(d)", "DAYNAME is not computed"),
+        ("i + ghost", "no column ghost"),
+    ],
+)
+def test_expressions_that_are_not_understood_are_named(expression: str, reason: str) -> None:
+    with pytest.raises(NotComputedError, match=reason):
+        generated(expression).check()
+
+
+@pytest.mark.parametrize(
+    ("expression", "declared", "reason"),
+    [
+        ("f * 2", "DOUBLE", "f, which is a DOUBLE"),
+        ("y + 1", "INT", "y, which is a YEAR"),
+        ("YEAR(ts)", "INT", "ts, which is a TIMESTAMP"),
+        ("CONCAT(bin)", "VARCHAR(9)", "bin, which is a VARBINARY"),
+        ("CONCAT(z)", "VARCHAR(9)", "unusual"),
+        ("LEFT(v, i)", "VARCHAR(9)", "no constant"),
+        ("LEFT(v)", "VARCHAR(9)", "other arguments"),
+        ("v + 1", "INT", "TEXT where a NUMBER"),
+        ("IF(i, v, 1)", "VARCHAR(9)", "NUMBER and a TEXT in one place"),
+        ("d", "VARBINARY(20)", "DATE in a column of varbinary"),
+        ("CONCAT(IF(i, 1, 2.5))", "VARCHAR(9)", "text of a NUMBER"),
+        ("LENGTH(CONCAT(v, w))", "INT", "several|unknown character set"),
+        ("JSON_EXTRACT(j, '$.*')", "INT", "path"),
+        ("p * p * p * p * p * p * p", "DECIMAL(65,14)", "digits"),
+    ],
+)
+def test_columns_that_are_not_computed_are_named(expression: str, declared: str, reason: str) -> None:
+    column = generated(expression, declared)
+    kinds = {
+        "f": pa.float64(),
+        "d": pa.date32(),
+        "ts": pa.timestamp("us"),
+        "bin": pa.binary(),
+        "p": pa.decimal128(10, 2),
+    }
+    kinds |= dict.fromkeys("vwj", pa.string())
+    with pytest.raises(NotComputedError, match=reason):
+        column.values({name: pa.nulls(1, kinds.get(name, pa.int32())) for name in column.sources}, 1)
+
+
+def test_values_that_depend_on_the_server_are_unknown() -> None:
+    big = pa.array([1, 1 << 62], pa.int64())
+    assert computed("b * 4", "BIGINT", b=big) == [4, "?"]
+    assert computed("b", "TINYINT", b=big) == [1, "?"]
+    assert computed("LOWER(v)", v=pa.array(["AB", "Ä"])) == ["ab", "?"]
+    assert computed("v = 'abc'", "INT", v=pa.array(["abc", "abd", "ABC", "abc ", "äbc"])) == [1, 0, "?", "?", "?"]
+    assert computed("v", "VARCHAR(3)", v=pa.array(["abc", "abcd"])) == ["abc", "?"]
+    assert computed("v", "VARCHAR(9) CHARACTER SET latin1", v=pa.array(["abc", "ä"])) == ["abc", "?"]
+    assert computed("i DIV i", "INT", i=pa.array([3, 0], pa.int32())) == [1, "?"]
+    documents = pa.array(['{"a": 5}', '{"a": 1.5}', '{"a": "5"}', '{"a": 1, "a": 2}', "{}", "no", None])
+    assert computed("JSON_EXTRACT(j, '$.a')", "INT", j=documents) == [5, "?", "?", "?", None, "?", None]
+
+
+def test_null_that_may_be_a_zero_date_is_unknown() -> None:
+    days = pa.array([0, None, None], pa.date32())
+    assert computed("YEAR(d)", "INT", d=days) == [1970, "?", "?"]
+    column, doubtful = generated("IF(d IS NULL, 1, NULL)", "INT"), {"d": np.array([False, False, True])}
+    found = column.values({"d": days}, 3, doubtful)
+    assert found.unknown is not None
+    assert (found.array.to_pylist(), found.unknown.tolist()) == ([None, 1, None], [False, False, True])

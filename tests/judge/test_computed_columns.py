@@ -1,0 +1,83 @@
+"""Generated columns that a live server leaves out of its log: tables and topics have them, or are named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.judge.rounds import replayed
+from tests.judge.servers import LiveServer
+from tests.judge.verdicts import Kind
+from tests.servers import ServerKind, fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COLUMNS = "id INT PRIMARY KEY, i INT, z INT(5) ZEROFILL, d DATE, v VARCHAR(40), j JSON"
+ROWS = (
+    "(1, 7, 3, '2024-02-29', 'Ann', '{\"k\": 5}'), (2, NULL, 4, NULL, NULL, NULL), (3, -7, 5, '1999-12-31', 'b', '{}')"
+)
+CHANGES = [
+    f"INSERT INTO t (id, i, z, d, v, j) VALUES {ROWS}",
+    "UPDATE t SET i = i + 1, v = CONCAT(v, '!')",
+    "UPDATE t SET d = NULL WHERE id = 1",
+    'UPDATE t SET j = \'{"k": 6, "x": [1]}\' WHERE id > 1',
+    "UPDATE t SET id = id + 10 WHERE id = 3",
+    "DELETE FROM t WHERE id = 2",
+]
+COMPUTED = {
+    "numbers": ["i * 2 + 1", "i % 3", "IF(i > 0, 1, 0)", "COALESCE(i, 0)"],
+    "texts": ["CONCAT(v, '-', i)", "LEFT(v, 2)", "MD5(v)"],
+    "dates": ["YEAR(d)", "CONCAT(d)", "IF(d IS NULL, 1, NULL)"],
+    "documents": ["JSON_VALUE(j, '$.k')", "JSON_EXTRACT(j, '$.k')"],
+    "others": ["CONCAT(g0, v)", "LEFT(g1, 2)"],
+}
+NAMED = {"zeros": "CONCAT(z)", "another function": "i ^ 3", "time": "i + HOUR(NOW())"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LiveServer]:
+    with LiveServer(fetched(ServerKind.NEW_MARIADB)) as live:
+        yield live
+
+
+def history(expressions: list[str], image: str, metadata: str, kind: str) -> list[str]:
+    columns = [f"g{number} VARCHAR(99) AS ({expression}) {kind}" for number, expression in enumerate(expressions)]
+    return [
+        "CREATE DATABASE h1",
+        "USE h1",
+        f"SET SESSION binlog_row_image = {image}",
+        f"SET GLOBAL binlog_row_metadata = {metadata}",
+        f"CREATE TABLE t ({', '.join([COLUMNS, *columns])})",
+        *CHANGES,
+    ]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("metadata", "kind"), [("FULL", "STORED"), ("NO_LOG", "VIRTUAL")])
+@pytest.mark.parametrize("about", COMPUTED)
+def test_values_are_those_of_the_server(
+    server: LiveServer, tmp_path: Path, about: str, metadata: str, kind: str
+) -> None:
+    expressions = (["i + 0"] if about == "others" else []) + COMPUTED[about]
+    judged = replayed(server, tmp_path, history(expressions, "FULL", metadata, kind))
+    assert judged.verdicts
+    assert {name: verdict.why for name, verdict in judged.verdicts.items() if verdict.kind is not Kind.EQUAL} == {}
+
+
+@pytest.mark.server
+def test_what_an_update_leaves_alone_stays(server: LiveServer, tmp_path: Path) -> None:
+    statements = history(["CONCAT(v, '-', i)"], "MINIMAL", "NO_LOG", "VIRTUAL")
+    changes = [text for text in statements if " SET i = " not in text]
+    judged = replayed(server, tmp_path, changes, topics=False)
+    assert [verdict.kind for verdict in judged.verdicts.values()] == [Kind.EQUAL]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("about", NAMED)
+def test_others_are_named(server: LiveServer, tmp_path: Path, about: str) -> None:
+    judged = replayed(server, tmp_path, history([NAMED[about]], "FULL", "NO_LOG", "VIRTUAL"), topics=False)
+    assert [verdict.kind for verdict in judged.verdicts.values()] == [Kind.NAMED]
+    assert "g0: generated columns" in "".join(verdict.why for verdict in judged.verdicts.values())
