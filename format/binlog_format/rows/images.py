@@ -178,7 +178,7 @@ def read_images(
     images = _declared_images(images) if layout.hidden else images
     images = with_absent_virtual_values(images) if layout.completion else images
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
-    if decoding.computes is not None and may_be_computed(layout) and images.has_absent():
+    if decoding.computes is not None and may_be_computed(layout):
         images = decoding.computes(images)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 

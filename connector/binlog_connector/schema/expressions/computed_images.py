@@ -19,6 +19,7 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.names import folded_name
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.declared.completion import LayoutCompletion
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.encoded_values import encoded
 from binlog_format.rows.images import ABSENT, DATA_SIZE_MAX, NULL, ImageKind
@@ -42,7 +43,11 @@ def completed_images(images: Images, completion: str | None = None) -> Images:
     """
     text = images.layout.completion if completion is None else completion
     for index, generated in generated_columns(text, images.layout.vendor):
-        rows = np.flatnonzero(images.column_offsets(index) == ABSENT)
+        # A replica may log another value of a VIRTUAL column than its rows have, and not only NULL.
+        if any(generated.source(name).generated is Generated.REPLICATED for name in generated.sources):
+            continue
+        is_doubted = generated.column.generated is Generated.REPLICATED
+        rows = np.flatnonzero(is_doubted | (images.column_offsets(index) == ABSENT))
         if len(rows):
             images = _with_column(images, index, generated, rows)
     return images
