@@ -116,7 +116,7 @@ class LogFacts:
         Most statements that change one divide steps; those that only change keys or comments do not.
         """
         lacks = [not row_batch.layout.completion and _is_asked_for(row_batch) for row_batch in row_batches]
-        if not any(lacks):
+        if self.log is None or not any(lacks):  # rows of messages are whole
             return list(row_batches)
         parts: list[RowBatch] = []
         found = _Found({})
