@@ -111,6 +111,11 @@ class TableRules:
         shown = self._table(layout, decoding)
         return layout if shown is None else shown.layout
 
+    def hides(self, layout: TableLayout, column: str) -> bool:
+        """See `RowRules.hides`."""
+        rule = self.of(layout.database, layout.table)
+        return rule is not None and not (rule.shows(column) and rule.mask(column) is None)
+
     def applied(self, images: Images) -> Images:
         """See `RowRules.applied`."""
         from binlog_connector.rules.rules_applied import (

@@ -47,6 +47,9 @@ class RowRules(Protocol):
             OptionError: `INVALID_VALUE`: a rule does not fit the table.
         """
 
+    def hides(self, layout: TableLayout, column: str) -> bool:
+        """True if a column of a table is masked, or not shown."""
+
     def applied(self, images: Images) -> Images:
         """*images*, just read, as the rules show them; for a layout that `shown` does not give back as it is."""
 

@@ -133,6 +133,13 @@ def test_columns_that_can_be_computed_are_there(computed_log: Path) -> None:
     assert (last["absent"], last["after"]["total"]) == (None, str(products[-1]))
 
 
+@pytest.mark.parametrize("hiding", [{"mask": {"qty": "null"}}, {"drop_columns": ["price"]}])
+def test_columns_that_would_tell_hidden_values_are_not_computed(computed_log: Path, hiding: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedError, match=LACKING):
+        changefeed(computed_log, rules=rules("fail", **hiding))
+    assert totals(changefeed(computed_log, rules=rules("null", **hiding)))[3:] == [None] * 6
+
+
 def test_the_spark_source(log: Path) -> None:
     with pytest.raises(UnsupportedError, match=LACKING):
         changefeed(log, rules=rules("fail"))

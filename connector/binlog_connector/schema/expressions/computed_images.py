@@ -15,6 +15,7 @@ import numpy as np
 from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition, TableName
 from binlog_connector.schema.expressions.generated_values import GeneratedValues
 from binlog_connector.schema.expressions.operands import NotComputedError
+from binlog_format.errors import BinlogError
 from binlog_format.kernels import empty_bytes
 from binlog_format.names import folded_name
 from binlog_format.rows.columns import column_array
@@ -42,7 +43,11 @@ def completed_images(images: Images, completion: str | None = None) -> Images:
         completion: Of their layout, where a definition was found later; None: its own.
     """
     text = images.layout.completion if completion is None else completion
+    rules = images.decoding.rules
     for index, generated in generated_columns(text, images.layout.vendor):
+        # What is computed of hidden values would tell them.
+        if rules is not None and any(rules.hides(images.layout, name) for name in generated.sources):
+            continue
         # A replica may log another value of a VIRTUAL column than its rows have, and not only NULL.
         if any(generated.source(name).generated is Generated.REPLICATED for name in generated.sources):
             continue
@@ -127,7 +132,7 @@ def _with_column(images: Images, index: int, generated: GeneratedValues, rows: I
         # What is null, and not NULL there, is 0000-00-00.
         doubtful = {name: cells[name][there] != NULL for name in sources}
         found = generated.values(arrays, len(rows), doubtful)
-    except NotComputedError:
+    except (NotComputedError, BinlogError):  # who reads a value that is damaged names it
         return images
     written = encoded(images.layout.columns[index], found.array)
     if written is None:

@@ -44,9 +44,9 @@ from binlog_connector.schema.expressions.operands import (
     Kind,
     NotComputedError,
     Operand,
-    all_unknown_where,
     number,
     text,
+    unless_empty,
 )
 from binlog_connector.schema.expressions.parser import parse_words
 from binlog_connector.schema.expressions.text_functions import TEXT_FUNCTIONS, WITH_CONSTANTS
@@ -189,7 +189,7 @@ class GeneratedValues:
             missing &= doubtful
         elif side.type_name not in _DATES or not self.how.null_may_be_zero_date:
             missing[:] = False
-        return _column_operand(side, array, self.how).doubted(all_unknown_where(missing))
+        return _column_operand(side, array, self.how).doubted(unless_empty(missing))
 
 
 def _true(mask: Mask | None, count: int) -> Mask:

@@ -15,11 +15,11 @@ from binlog_connector.schema.expressions.operands import (
     NotComputedError,
     Operand,
     alike,
-    all_unknown_where,
     booleans,
     from_booleans,
     number,
     unknown_of,
+    unless_empty,
     whole,
 )
 
@@ -96,7 +96,7 @@ def _of_division(values: Int64s, one: Operand, other: Operand, by_zero: pa.Array
     missing = pc.or_(one.array.is_null(), other.array.is_null()).to_numpy(zero_copy_only=False)
     unknown = unknown_of([one, other])
     found = number(pa.array(values, mask=missing), one.digits, unknown=unknown, unsigned=one.unsigned or other.unsigned)
-    return whole(found.doubted(all_unknown_where(by_zero)))  # NULL, or an error: the mode decides
+    return whole(found.doubted(unless_empty(by_zero)))  # NULL, or an error: the mode decides
 
 
 def _compared(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[Operand, Operand], Operand]:
@@ -118,7 +118,7 @@ def _equal(one: Operand, other: Operand) -> Operand:
     plain = pc.and_(*(pc.match_substring_regex(array, _PRINTABLE) for array in (left, right)))
     sure = pc.or_kleene(same, pc.and_(plain, pc.not_equal(*folded)))
     doubt = ~true_mask(sure.fill_null(True))
-    return from_booleans(same, unknown_of([one, other])).doubted(all_unknown_where(doubt))
+    return from_booleans(same, unknown_of([one, other])).doubted(unless_empty(doubt))
 
 
 _folded = by_distinct(lambda value: str(value).rstrip(" ").casefold().translate(_UNLIKE), pa.string())

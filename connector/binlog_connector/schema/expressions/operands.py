@@ -196,9 +196,9 @@ def in_one_charset(texts: Sequence[Operand]) -> list[Operand]:
 
 def beyond_ascii(array: pa.Array) -> Mask | None:
     """Mask of the texts that have other characters than those of ASCII; None: none has."""
-    return all_unknown_where(true_mask(pc.invert(pc.string_is_ascii(array.cast(pa.string())))))
+    return unless_empty(true_mask(pc.invert(pc.string_is_ascii(array.cast(pa.string())))))
 
 
-def all_unknown_where(mask: Mask) -> Mask | None:
+def unless_empty(mask: Mask) -> Mask | None:
     """*mask*; None where it is empty."""
     return mask if np.any(mask) else None
