@@ -23,7 +23,7 @@ DIGITS_MAX = 65
 SCALE_MAX = 30
 _ARROW_DIGITS = 37
 """Digits of numbers here: a product of two has room in Arrow's widest type."""
-_INT64_MAX = pa.scalar((1 << 63) - 1, pa.decimal256(_ARROW_DIGITS, 0))
+_INT64_MAX = (1 << 63) - 1
 
 
 class NotComputedError(Exception):
@@ -119,7 +119,7 @@ def whole(operand: Operand) -> Operand:
     """Results of whole numbers: those that have no room in 64 bits are unknown, as is whether a mode allows a sign."""
     if operand.scale:
         return operand
-    beyond = true_mask(pc.greater(pc.abs(operand.array), _INT64_MAX))
+    beyond = true_mask(pc.greater(pc.abs(operand.array), pa.scalar(_INT64_MAX, operand.array.type)))
     if operand.unsigned:
         beyond = beyond | true_mask(pc.less(operand.array, pa.scalar(0, operand.array.type)))
     return operand.doubted(beyond if beyond.any() else None)
