@@ -155,11 +155,11 @@ class GeneratedValues:
         Raises:
             NotComputedError: It is not known how.
         """
-        operands = {
-            name: self._operand(name, array, None if doubtful is None else doubtful[name])
-            for name, array in arrays.items()
-        }
         try:
+            operands = {
+                name: self._operand(name, array, None if doubtful is None else doubtful[name])
+                for name, array in arrays.items()
+            }
             found = _Evaluation(self, operands, count).evaluated(self.expression)
             stored = _stored(found, self._side(self.column), self.how)
         except pa.ArrowException as error:
@@ -199,7 +199,7 @@ def _true(mask: Mask | None, count: int) -> Mask:
 def _column_operand(side: ColumnSide, array: pa.Array, how: Circumstances) -> Operand:
     """Values of a column."""
     name = side.type_name
-    if name in _NUMBER_DIGITS or name == numbers.DECIMAL:
+    if (name in _NUMBER_DIGITS or name == numbers.DECIMAL) and not pa.types.is_floating(array.type):
         digits = side.numbers[0] if name == numbers.DECIMAL else _NUMBER_DIGITS[name]
         unsigned = bool(side.definition.unsigned)
         return number(numbers.exact(array, numbers.scale_of(side)), digits, unsigned=unsigned)

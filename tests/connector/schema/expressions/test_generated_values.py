@@ -106,3 +106,10 @@ def test_null_that_may_be_a_zero_date_is_unknown() -> None:
     found = column.values({"d": days}, 3, doubtful)
     assert found.unknown is not None
     assert (found.array.to_pylist(), found.unknown.tolist()) == ([None, 1, None], [False, False, True])
+
+
+def test_values_of_another_type_than_the_column_has_are_named() -> None:
+    """A target may keep the type of a column that was dropped and added again."""
+    for array in (pa.array([1.5]), pa.array(["x"])):
+        with pytest.raises(NotComputedError, match=r"no place in the types|of column i"):
+            computed("i + 1", "INT", i=array)
