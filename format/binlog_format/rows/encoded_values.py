@@ -5,8 +5,7 @@ The ways back are in `rows/values`; `docs/formats/` has the layouts.
 
 from __future__ import annotations
 
-import decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ _WHOLE_WIDTHS = {
 }
 _FLOATS = {ColumnType.FLOAT: "<f4", ColumnType.DOUBLE: "<f8"}
 _TEXTS = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.BLOB})
-_DIGITS = decimal.Context(prec=80)
+_INT64_DIGITS = 18
 _GROUP = 9  # digits of a DECIMAL in four bytes
 _GROUP_WIDTHS = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _DATETIME_SIGN = 1 << 39
@@ -69,7 +68,7 @@ def _rows(column: Column, values: pa.Array) -> Bytes | None:
         floats = values.fill_null(0).to_numpy(zero_copy_only=False).astype(_FLOATS[column.type])
         rows: Bytes = floats.view(np.uint8).reshape(len(floats), floats.itemsize)
         return rows
-    if column.type is ColumnType.NEWDECIMAL:
+    if column.type is ColumnType.NEWDECIMAL and pa.types.is_decimal(values.type):
         return _decimals(values, column.metadata & 0xFF, column.metadata >> 8)
     if column.type is ColumnType.DATE and pa.types.is_date(values.type):
         year, month, day = _calendar(values)
@@ -89,9 +88,7 @@ def _big(numbers: Int64s, width: int) -> Bytes:
 
 def _decimals(values: pa.Array, precision: int, scale: int) -> Bytes:
     """Groups of digits, most significant first; below zero all bits are turned, and the first bit always is."""
-    numbers = np.array(
-        [int(value.scaleb(scale, _DIGITS)) for value in values.fill_null(0).to_pylist()], dtype=np.object_
-    )
+    numbers = _unscaled(values, precision)
     before, after = abs(numbers) // 10**scale, abs(numbers) % 10**scale
     whole, groups = precision - scale, []
     for exponent in range(-(-whole // _GROUP) * _GROUP - _GROUP, -1, -_GROUP):
@@ -103,6 +100,16 @@ def _decimals(values: pa.Array, precision: int, scale: int) -> Bytes:
     rows[numbers < 0] ^= 0xFF
     rows[:, 0] ^= 0x80
     return rows
+
+
+def _unscaled(values: pa.Array, precision: int) -> NDArray[Any]:
+    """Decimals without their points: `int64`, or Python's numbers where there are more digits."""
+    whole = values.cast(pa.decimal128(38, values.type.scale))
+    whole = pa.Array.from_buffers(pa.decimal128(38, 0), len(whole), whole.buffers(), offset=whole.offset).fill_null(0)
+    if precision > _INT64_DIGITS:
+        return np.array([int(number) for number in whole.to_pylist()], dtype=np.object_)
+    numbers: NDArray[Any] = whole.cast(pa.int64()).to_numpy()
+    return numbers
 
 
 def _calendar(values: pa.Array) -> tuple[Int64s, Int64s, Int64s]:

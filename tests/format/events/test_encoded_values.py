@@ -76,3 +76,6 @@ def test_values_are_what_they_were(declared: str, data: st.DataObject) -> None:
 def test_other_types_are_not_encoded() -> None:
     column = Column("c", ColumnType.TIME2, 0, True)
     assert encoded(column, pa.array(["10:00:00"])) is None
+    # More digits than Arrow has room for are a text.
+    wide = column_of(ColumnCompletion("c", "decimal(45,2)", False), Vendor.MARIADB)
+    assert encoded(wide, pa.array(["1.00"])) is None
