@@ -26,7 +26,7 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     where_known,
 )
-from binlog_connector.schema.effects.number_texts import numbers_of_texts
+from binlog_connector.schema.effects.number_texts import WIDE_CHARSETS, numbers_of_texts
 from binlog_connector.schema.expressions.expression import (
     CAST,
     COLUMN,
@@ -183,6 +183,8 @@ class GeneratedValues:
         column = self.source(name)
         if not (column.knows("declared") and column.knows("charset")) or column.zerofill or column.compressed:
             raise NotComputedError(f"of column {name}, whose definition is not known or unusual")
+        if WIDE_CHARSETS & {column.charset, self.column.charset}:
+            raise NotComputedError("of texts in a character set of which old servers lose characters")
         side = self._side(column)
         missing = true_mask(array.is_null())
         if doubtful is not None:

@@ -61,6 +61,7 @@ def test_expressions_that_are_not_understood_are_named(expression: str, reason: 
         ("YEAR(ts)", "INT", "ts, which is a TIMESTAMP"),
         ("CONCAT(bin)", "VARCHAR(9)", "bin, which is a VARBINARY"),
         ("CONCAT(z)", "VARCHAR(9)", "unusual"),
+        ("CONCAT(v)", "VARCHAR(9) CHARACTER SET utf16", "character set"),
         ("LEFT(v, i)", "VARCHAR(9)", "no constant"),
         ("LEFT(v)", "VARCHAR(9)", "other arguments"),
         ("v + 1", "INT", "TEXT where a NUMBER"),
