@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes, Int32s
     from binlog_format.rows.decoding import Decoding
 
-_FIXED_WIDTHS = {
-    ColumnType.NULL: 0,
+INTEGER_WIDTHS = {
     ColumnType.TINY: 1,
-    ColumnType.YEAR: 1,
     ColumnType.SHORT: 2,
     ColumnType.INT24: 3,
+    ColumnType.LONG: 4,
+    ColumnType.LONGLONG: 8,
+}
+"""Bytes of whole numbers."""
+_FIXED_WIDTHS = {
+    **INTEGER_WIDTHS,
+    ColumnType.NULL: 0,
+    ColumnType.YEAR: 1,
     ColumnType.DATE: 3,
     ColumnType.NEWDATE: 3,
-    ColumnType.LONG: 4,
     ColumnType.FLOAT: 4,
-    ColumnType.LONGLONG: 8,
     ColumnType.DOUBLE: 8,
 }
 # Bytes without the fraction of a second; that takes a byte for each two digits.

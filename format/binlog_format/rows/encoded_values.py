@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.arrow_arrays import text_array
-from binlog_format.rows.column_types import size_prefix
+from binlog_format.rows.column_types import INTEGER_WIDTHS, size_prefix
 from binlog_format.rows.row_event_kernels import NULL
 
 if TYPE_CHECKING:
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
     from binlog_format.kernels import Bytes, Int32s, Int64s
 
-_WHOLE_WIDTHS = {
-    ColumnType.TINY: 1,
-    ColumnType.SHORT: 2,
-    ColumnType.INT24: 3,
-    ColumnType.LONG: 4,
-    ColumnType.LONGLONG: 8,
-}
 _FLOATS = {ColumnType.FLOAT: "<f4", ColumnType.DOUBLE: "<f8"}
 _TEXTS = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.BLOB})
 _INT64_DIGITS = 18
@@ -61,9 +54,9 @@ def encoded(column: Column, values: pa.Array) -> tuple[Int32s, Bytes] | None:
 
 def _rows(column: Column, values: pa.Array) -> Bytes | None:
     """Values of one width, a row each."""
-    if column.type in _WHOLE_WIDTHS:
+    if column.type in INTEGER_WIDTHS:
         numbers = values.cast(pa.uint64() if column.unsigned else pa.int64()).fill_null(0).to_numpy()
-        return _little(numbers, _WHOLE_WIDTHS[column.type])
+        return _little(numbers, INTEGER_WIDTHS[column.type])
     if column.type in _FLOATS:
         floats = values.fill_null(0).to_numpy(zero_copy_only=False).astype(_FLOATS[column.type])
         rows: Bytes = floats.view(np.uint8).reshape(len(floats), floats.itemsize)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def touched_images(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
-    """Read the images of *touched*, with the generated columns that they lack, as far as these can be computed."""
+    """Read the images of *touched*; generated columns that they lack are in them where they can be computed."""
     images = _read(block, touched, decoding)
     layout, schemas = touched.layout, decoding.schemas
     if layout.vendor is Vendor.MYSQL or layout.completion or decoding.computes is None or schemas is None:

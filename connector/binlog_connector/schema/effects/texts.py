@@ -38,7 +38,7 @@ BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "med
 _BYTES_MAX: Final = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
 _WHOLE_UNICODE: Final = frozenset({UTF8MB4, "utf16", "utf16le", "utf32", "gb18030"})
 _MAY_BE_WHOLE: Final = _WHOLE_UNICODE | {"utf8"}
-_FIRST_PLANE: Final = frozenset({"utf8", "utf8mb3", "ucs2"})
+FIRST_PLANE: Final = frozenset({"utf8", "utf8mb3", "ucs2"})
 _UTF8: Final = frozenset({"utf8", "utf8mb3", UTF8MB4})
 _ONE_BYTE_ASCII: Final = frozenset({*_UTF8, "latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251"})
 
@@ -60,7 +60,7 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 def lost_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -> list[Conversion]:
     """Conversions of characters that the new character set lacks; empty: it has all."""
-    return [_LOSSES.get(new.definition.charset or "", _only_ascii)] if _may_lose_characters(old, new, how) else []
+    return [_LOSSES.get(new.definition.charset or "", only_ascii)] if _may_lose_characters(old, new, how) else []
 
 
 def in_turn(steps: list[Conversion]) -> Conversion:
@@ -86,10 +86,11 @@ def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -
     before, after = old.definition.charset, new.definition.charset
     if how.strict or before == after is not None or after in _WHOLE_UNICODE:
         return False  # a strict session refuses what would be lost
-    return not (after in _FIRST_PLANE and before is not None and before not in _MAY_BE_WHOLE)
+    return not (after in FIRST_PLANE and before is not None and before not in _MAY_BE_WHOLE)
 
 
-def _only_ascii(texts: pa.Array) -> Values:
+def only_ascii(texts: pa.Array) -> Values:
+    """Texts, of which those with other characters than those of ASCII are unknown."""
     other = true_mask(pc.invert(pc.string_is_ascii(texts)))
     return where_known(texts, other)
 
@@ -102,7 +103,8 @@ def _replace_above(texts: pa.Array) -> Values:
     return Values(pc.replace_substring_regex(texts, _BEYOND_FIRST_PLANE, "?"))
 
 
-def _only_first_plane(texts: pa.Array) -> Values:
+def only_first_plane(texts: pa.Array) -> Values:
+    """Texts, of which those with characters beyond the first plane of Unicode are unknown."""
     return where_known(texts, true_mask(pc.match_substring_regex(texts, _BEYOND_FIRST_PLANE)))
 
 
@@ -114,7 +116,7 @@ def _replace_foreign(value: object) -> object:
 
 _CONTROLS = re.compile("[\x80-\x9f]")
 _LOSSES: Final[dict[str, Conversion]] = {
-    "utf8": _only_first_plane,
+    "utf8": only_first_plane,
     "utf8mb3": _replace_above,
     "latin1": by_distinct(_replace_foreign, pa.string()),
 }
@@ -234,7 +236,7 @@ _BYTES_OF: Final[dict[str, Callable[[object], object]]] = {
 
 
 def _ascii_bytes(texts: pa.Array) -> Values:
-    found = _only_ascii(texts)
+    found = only_ascii(texts)
     return Values(found.array.cast(pa.binary()), found.unknown)
 
 

@@ -1,7 +1,7 @@
 """Row images with the generated columns that the server left out: `completed_images(images)`.
 
-MariaDB leaves these out of updates: the server computes them anew. Where an image has all that such a column is
-computed of, so do readers. Values stand after the bytes that were read, and cells point there.
+MariaDB leaves these out of updates. Readers compute a column where the image has all that it is computed of.
+Values stand after the bytes that were read, and cells point there.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ from binlog_connector.schema.expressions.operands import (
 from binlog_connector.schema.expressions.parser import parse_words
 from binlog_connector.schema.expressions.text_functions import TEXT_FUNCTIONS, WITH_CONSTANTS
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError
+from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.arrow_arrays import same_values
@@ -70,8 +71,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Operand]] = {**NUMBER_FUNCTIONS, **TEXT_F
 _NEVER = Moment(0)
 """No expression asks for the time."""
 _CONSTANTS = (NUMBER, DECIMAL, TEXT)
-_WHOLE_UNICODE, _FIRST_PLANE = frozenset(["utf8mb4"]), frozenset(["utf8mb3", "utf8"])
-_BEYOND_FIRST_PLANE, _BEYOND_ASCII = r"[\x{10000}-\x{10FFFF}]", r"[^\x00-\x7F]"
 _KEYWORDS = frozenset(
     [
         "null",
@@ -303,7 +302,7 @@ def _cast(operand: Operand, wanted: str) -> Operand:
     if name.split(" ")[0] in ("SIGNED", "UNSIGNED") and operand.kind is Kind.NUMBER and not operand.scale:
         unsigned = name.startswith("UNSIGNED")
         is_negative = true_mask(pc.less(operand.array, pa.scalar(0, operand.array.type)))
-        return replace(operand, unsigned=unsigned).doubted(is_negative if unsigned and is_negative.any() else None)
+        return replace(operand, unsigned=unsigned).doubted(unless_empty(is_negative) if unsigned else None)
     if name == "CHAR" and not size:
         return text(operand)
     if name == "DATE":
@@ -345,11 +344,10 @@ def _as_text(operand: Operand, side: ColumnSide) -> Values:
     if side.type_name == "char":
         array = pc.utf8_rtrim(array, " ")
     charset = side.definition.charset
-    if charset != operand.charset and charset not in _WHOLE_UNICODE:
-        lacking = _BEYOND_FIRST_PLANE if charset in _FIRST_PLANE else _BEYOND_ASCII
-        found = where_known(array, true_mask(pc.match_substring_regex(array, lacking)))
-    else:
+    if charset in (operand.charset, UTF8MB4):
         found = Values(array)
+    else:
+        found = texts.only_first_plane(array) if charset in texts.FIRST_PLANE else texts.only_ascii(array)
     cut = texts.cut_text(side)(found.array)
     return where_known(cut.array, _true(either(found.unknown, ~same_values(cut.array, array)), len(array)))
 

@@ -122,7 +122,7 @@ def whole(operand: Operand) -> Operand:
     beyond = true_mask(pc.greater(pc.abs(operand.array), pa.scalar(_INT64_MAX, operand.array.type)))
     if operand.unsigned:
         beyond = beyond | true_mask(pc.less(operand.array, pa.scalar(0, operand.array.type)))
-    return operand.doubted(beyond if beyond.any() else None)
+    return operand.doubted(unless_empty(beyond))
 
 
 def from_booleans(array: pa.Array, unknown: Mask | None) -> Operand:
