@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Self
 
 from binlog_format.classic.layout import CHECKSUM_STRUCT, MAGIC, ChecksumAlgorithm
-from binlog_format.events.gtids.gtid_layout import GTID_LIST_COUNT_STRUCT
+from binlog_format.events.gtid_layout import GTID_LIST_COUNT_STRUCT
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
     EVENT_END_LOG_POS_OFFSET,

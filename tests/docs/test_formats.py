@@ -14,7 +14,7 @@ from binlog_format.events.query_layout import STATUS_FORMS, Form
 from binlog_format.events.table_map_layout import TYPE_METADATA_SIZES, ColumnType
 from binlog_format.rows.json.json_layout import JSON_NUMBER_SIZES
 from binlog_format.structured import layout as structured_layout
-from binlog_format.structured.types.type_layout import SCALAR_SIZES, SCALAR_TAGS
+from binlog_format.structured.type_layout import SCALAR_SIZES, SCALAR_TAGS
 from tests.docs.markdown import REPO, table_rows
 
 if TYPE_CHECKING:

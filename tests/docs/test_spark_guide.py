@@ -25,7 +25,7 @@ from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.structured.views.view import LOGS_SCHEMA
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.events.view import EVENTS_SCHEMA
+from binlog_format.views.events import EVENTS_SCHEMA
 from binlog_format.views.snapshot_events import MARK_TYPE
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA
 from binlog_format.views.transactions import TRANSACTIONS_SCHEMA

@@ -13,9 +13,9 @@ from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
 from binlog_format.classic.scratch import GtidSources
 from binlog_format.errors import BinlogError
-from binlog_format.events.gtids.gtid import parse_gtid_list, parse_previous_gtids, parse_xa_prepare_event
-from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
+from binlog_format.events.gtid_events import parse_gtid_list, parse_previous_gtids, parse_xa_prepare_event
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
+from binlog_format.events.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.query import parse_query, parse_query_status
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.gtids.gtid_history import gtid_of

@@ -14,8 +14,8 @@ from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.events.view import EventsView
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.events import EventsView
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from binlog_format.views.transactions import TransactionsView
 from tests.format.classic.logs import file_of, raw_events

@@ -28,10 +28,9 @@ from binlog_connector.schema.table_names import names_unclear
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.columns import bounded
-from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
+from binlog_format.views.events import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
-from binlog_format.views.selection import Selection
-from binlog_format.views.touched_images import touched_images
+from binlog_format.views.selection import Selection, touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -33,7 +33,7 @@ from binlog_format.gtids.gtid_set import NO_GTIDS, parse_gtids
 from binlog_format.log.log import ServerPosition, check_end, resolve_position, shown_position
 from binlog_format.position import Place
 from binlog_format.vendor import Vendor
-from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
+from binlog_format.views.events import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

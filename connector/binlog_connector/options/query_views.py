@@ -139,7 +139,7 @@ def make_view(
                 tells_problems=options.tells_problems,
             )
         case View.EVENTS:
-            from binlog_format.views.events.view import EventsView
+            from binlog_format.views.events import EventsView
 
             return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
         case View.TRANSACTIONS:

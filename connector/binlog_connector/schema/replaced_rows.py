@@ -33,7 +33,7 @@ from binlog_format.position import Position
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.table_events import table_maps_of
 from binlog_format.vendor import MARIADB_KEYED_REPLACES_SINCE, MARIADB_PARTIAL_REPLACES_SINCE, Vendor
-from binlog_format.views.events.view import StatementTexts, text_places, texts_at
+from binlog_format.views.events import StatementTexts, text_places, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

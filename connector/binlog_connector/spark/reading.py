@@ -214,7 +214,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
 
 def gap_batch(partition: RangePartition) -> pa.RecordBatch:
     """A row of view `events` that states what is missing before *partition*."""
-    from binlog_format.views.events.view import EVENTS_SCHEMA
+    from binlog_format.views.events import EVENTS_SCHEMA
 
     row = {"position": partition.start.to_json(), "type": GAP_TYPE, "text": partition.gap}
     return pa.RecordBatch.from_pylist([row], schema=EVENTS_SCHEMA)

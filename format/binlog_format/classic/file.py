@@ -25,7 +25,7 @@ from binlog_format.classic.layout import (
     EventClass,
 )
 from binlog_format.errors import BinlogError, CorruptError, StartError, UnsupportedError
-from binlog_format.events.gtids.gtid import parse_gtid_list, parse_previous_gtids
+from binlog_format.events.gtid_events import parse_gtid_list, parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS

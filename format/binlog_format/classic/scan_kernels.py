@@ -16,7 +16,6 @@ from binlog_format.classic.layout import (
 )
 from binlog_format.events.checksum_kernels import crc32
 from binlog_format.events.event_table_kernels import query_text_start, read_gtid
-from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.layout import (
     EVENT_FLAGS_OFFSET,
     EVENT_HEADER_SIZE,
@@ -29,6 +28,7 @@ from binlog_format.events.layout import (
     GTID_SIZE_MIN,
     EventType,
 )
+from binlog_format.events.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32

@@ -11,8 +11,8 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.classic.layout import GroupKind
-from binlog_format.events.gtids.gtid_layout import SOURCE_KEY_SIZE, UUID_SIZE
-from binlog_format.events.gtids.mysql_gtid_kernels import rehash_sources
+from binlog_format.events.gtid_layout import SOURCE_KEY_SIZE, UUID_SIZE
+from binlog_format.events.mysql_gtid_kernels import rehash_sources
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
 

@@ -1,1 +1,1 @@
-"""Replication events: what is in the bytes of an event group."""
+"""Replication events: what is in the bytes of an event group, GTIDs among it."""

@@ -15,7 +15,7 @@ from binlog_format.block import BLOCK_SIZE, Recycler
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
-from binlog_format.structured.files.search_kernels import find_entries
+from binlog_format.structured.files.entry_kernels import find_entries
 from binlog_format.structured.layout import (
     CLOCK_SIZE_MIN,
     CLOCK_TAG,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.gtids.gtid import parse_xa_prepare_event
+from binlog_format.events.gtid_events import parse_xa_prepare_event
 from binlog_format.events.layout import EventType
 from binlog_format.extents import blocks_of_group
 from binlog_format.names import folded_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
+from binlog_format.views.events import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

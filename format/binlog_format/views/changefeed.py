@@ -21,8 +21,7 @@ from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns, bounded
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.row_images import ABSENT_TYPE, TypedTable, absent_names, column_styles, in_order
-from binlog_format.views.selection import Selection
-from binlog_format.views.touched_images import touched_images
+from binlog_format.views.selection import Selection, touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -27,7 +27,7 @@ from binlog_format.views.columns import (
     pair_images,
     texts_of_rows,
 )
-from binlog_format.views.events.view import StatementTexts
+from binlog_format.views.events import StatementTexts
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.row_images import (
     ABSENT_TYPE,
@@ -40,8 +40,7 @@ from binlog_format.views.row_images import (
     merged_texts,
     text_sizes,
 )
-from binlog_format.views.selection import Selection, event_place
-from binlog_format.views.touched_images import touched_images
+from binlog_format.views.selection import Selection, event_place, touched_images
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Selection of a block's row events for a view: `Selection.of(block)`."""
+"""Selection of a block's row events for a view: `Selection.of(block)`; their row images: `touched_images`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_format.rows.images import Images, read_images
 from binlog_format.rows.table_events import TableEvents, TableMaps
 from binlog_format.rows.virtual_columns import as_logged
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     OnProblem = Callable[[Block, TableEvents, SchemaError | UnsupportedError], None]
     SourceOf = Callable[[TableLayout], TableLayout | None]
+
 
 OF_ONE_TABLE = (SchemaError, UnsupportedError)
 """Errors that let one table not be understood, and all others be read."""
@@ -204,3 +207,20 @@ def _first_group_at(block: Block, edge: Position) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if Position.of(block.groups[middle]) < edge else (low, middle)
     return low
+
+
+def touched_images(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
+    """Read the images of *touched*; generated columns that they lack are in them where they can be computed."""
+    images = _read(block, touched, decoding)
+    layout, schemas = touched.layout, decoding.schemas
+    if layout.vendor is Vendor.MYSQL or layout.completion or decoding.computes is None or schemas is None:
+        return images
+    if not images.has_absent():
+        return images
+    # Where table maps leave nothing open, expressions are looked for only now.
+    defined = schemas.completed(layout, block.position_at(touched.events[0]), needs_generated=True)
+    return _read(block, replace(touched, layout=defined), decoding) if defined.completion else images
+
+
+def _read(block: Block, touched: TableEvents, decoding: Decoding) -> Images:
+    return read_images(block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding)

@@ -13,9 +13,9 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
-from binlog_format.views.index.table_index import TouchedTable, checked_columns, rows_of_source
 from binlog_format.views.selection import OF_ONE_TABLE, Selection, raise_problem
 from binlog_format.views.snapshot_events import MARK_TYPE, SnapshotEvents, source_layout
+from binlog_format.views.table_index import TouchedTable, checked_columns, rows_of_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

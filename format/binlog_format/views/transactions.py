@@ -13,7 +13,7 @@ from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, gtid_texts, position_array
-from binlog_format.views.events.view import text_places, texts_at
+from binlog_format.views.events import text_places, texts_at
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 
 if TYPE_CHECKING:

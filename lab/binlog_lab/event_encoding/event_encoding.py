@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN, GTID_FIXED_STRUCT
+from binlog_format.events.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN, GTID_FIXED_STRUCT
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
     EVENT_HEADER_SIZE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.gtids.gtid import EventFields, XaName
-from binlog_format.events.gtids.gtid_layout import (
+from binlog_format.events.gtid_events import EventFields, XaName
+from binlog_format.events.gtid_layout import (
     ALTER_SEQNO_STRUCT,
     COMMIT_ID_STRUCT,
     GTID_BODY_SIZE_MIN,

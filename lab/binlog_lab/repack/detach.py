@@ -17,7 +17,7 @@ from binlog_format.classic.layout import (
     FORMAT_DESCRIPTION_TAIL_SIZE,
     ChecksumAlgorithm,
 )
-from binlog_format.events.gtids.gtid_layout import GTID_EXTRA_MULTI_ENGINE
+from binlog_format.events.gtid_layout import GTID_EXTRA_MULTI_ENGINE
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
     EVENT_END_LOG_POS_OFFSET,

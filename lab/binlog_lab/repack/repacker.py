@@ -19,8 +19,8 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_rows import events_lost_error
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
-from binlog_format.events.gtids.gtid import parse_xa_prepare_event
-from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
+from binlog_format.events.gtid_events import parse_xa_prepare_event
+from binlog_format.events.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     GTID_FLAG_COMPLETED_XA,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.classic.reader import ClassicLog
-    from binlog_format.events.gtids.gtid import XaName
+    from binlog_format.events.gtid_events import XaName
     from binlog_format.position import Position
     from binlog_lab.event_encoding.gtid_events import GtidEvent
     from binlog_lab.innodb_writer.options import WriterOptions

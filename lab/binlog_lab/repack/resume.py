@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import StartError
-from binlog_format.events.gtids.gtid import XaName
+from binlog_format.events.gtid_events import XaName
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.innodb.header import file_number, read_header
 from binlog_format.innodb.layout import (

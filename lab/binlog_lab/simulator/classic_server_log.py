@@ -6,8 +6,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_FLAG_IN_USE, MAGIC, ChecksumAlgorithm
-from binlog_format.events.gtids.gtid import XaName
-from binlog_format.events.gtids.gtid_layout import (
+from binlog_format.events.gtid_events import XaName
+from binlog_format.events.gtid_layout import (
     GTID_LIST_COUNT_STRUCT,
     GTID_LIST_ENTRY_STRUCT,
     INTERVAL_COUNT_STRUCT,

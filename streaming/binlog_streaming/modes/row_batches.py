@@ -18,7 +18,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_streaming.modes.layout_cast import has_column, has_columns
 from binlog_streaming.modes.mode_columns import place_texts
 from binlog_streaming.modes.partial.absent_columns import ImageFacts

@@ -10,7 +10,7 @@ from binlog_connector.schema.log_ddl import DdlStatement, is_ddl
 from binlog_connector.schema.snapshot_marks import mark_statement
 from binlog_connector.schema.stated_definitions import definition_statement, is_stated
 from binlog_format.position import Position
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_streaming.plan.batch_plan import IndexPart
 from binlog_streaming.plan.cascades import Touched
 from binlog_streaming.plan.failures import named_error

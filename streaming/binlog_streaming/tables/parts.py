@@ -24,7 +24,7 @@ from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import ABSENT_FIELD
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_streaming.lake.evolution import cast_table, cast_to_schema
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches

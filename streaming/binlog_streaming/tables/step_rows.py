@@ -24,7 +24,7 @@ from binlog_format.rows.declared.completion import (
     apply_completion,
     contradiction,
 )
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_streaming.lake.commit_id import DECLARED_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.modes.row_batches import RowBatch, load_row_batches
 from binlog_streaming.plan.batch_plan import IndexPart

@@ -212,7 +212,7 @@ def assert_is_first_line(error: PySparkException, line: str) -> None:
 
 def test_batch_of_events_and_transactions(spark: SparkSession, log: Path) -> None:
     from binlog_format.transactions.expansion import expanded
-    from binlog_format.views.events.view import EventsView
+    from binlog_format.views.events import EventsView
     from binlog_format.views.transactions import TransactionsView
 
     with open_log(str(log)) as opened:

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.events.layout import EventType
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
 from binlog_lab.event_encoding.event_encoding import Origin

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.gtids.gtid import XaName, parse_gtid_list, parse_xa_prepare_event
+from binlog_format.events.gtid_events import XaName, parse_gtid_list, parse_xa_prepare_event
 from binlog_format.events.layout import GTID_FLAG_GROUP_COMMIT_ID
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.event_encoding.gtid_events import XA_FLAGS, GtidEvent, encode_gtid_event, parse_gtid_event

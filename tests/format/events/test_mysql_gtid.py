@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from binlog_format.block import GROUP_DTYPE
 from binlog_format.classic.scratch import GtidSources
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.gtids.gtid import parse_previous_gtids
-from binlog_format.events.gtids.mysql_gtid_kernels import GTID_BAD, GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
+from binlog_format.events.gtid_events import parse_previous_gtids
 from binlog_format.events.layout import EventType
+from binlog_format.events.mysql_gtid_kernels import GTID_BAD, GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import SEQNO_MAX, AnyGtid, GtidSet, MysqlGtid

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from binlog_format.block import FROM_FRAGMENTS, PART_FROM_FRAGMENTS
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.fragments import cutting, joining
+from binlog_format.fragments import joining
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
-from binlog_format.views.events.view import EventsView
-from binlog_format.views.index.table_index import TableIndex, TouchedTable
+from binlog_format.views.events import EventsView
+from binlog_format.views.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.compression_encoding import compress_event
 from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
 from binlog_lab.event_encoding.table_encoding import TableEncoder
@@ -201,7 +201,7 @@ def large_events(draw: st.DrawFn) -> tuple[list[MadeGroup], int]:
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "JOINED_SIZE_MAX", 200)
-    monkeypatch.setattr(cutting, "BLOCK_SIZE", 100)
+    monkeypatch.setattr(joining, "BLOCK_SIZE", 100)
 
 
 def _changed_rows(blocks: Iterable[Block]) -> list[tuple[object, ...]]:

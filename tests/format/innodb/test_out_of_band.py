@@ -16,9 +16,9 @@ from binlog_format import Gtid, open_log
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.groups import forest as out_of_band
+from binlog_format.innodb.groups.forest import Forest, OobSet
 from binlog_format.innodb.log_end import check_file_end
-from binlog_format.innodb.out_of_band import forest as out_of_band
-from binlog_format.innodb.out_of_band.forest import Forest, OobSet
 from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import CommitScanner

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.structured.layout import NESTING_MAX
-from binlog_format.structured.types.type_layout import EMPTY_NODE, NULL_NODE, SpecialStruct, TypeKind
-from binlog_format.structured.types.type_table import TypeTable, type_table
-from binlog_format.structured.types.type_tags import ArgumentTypes, TypeNode, parse_tags
+from binlog_format.structured.type_layout import EMPTY_NODE, NULL_NODE, SpecialStruct, TypeKind
+from binlog_format.structured.type_table import TypeTable, type_table
+from binlog_format.structured.type_tags import ArgumentTypes, TypeNode, parse_tags
 from tests.chance import examples
 
 Shown = str | tuple[object, ...]

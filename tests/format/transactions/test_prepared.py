@@ -10,7 +10,7 @@ import pytest
 from binlog_format.errors import DataLossError
 from binlog_format.transactions import prepared
 from binlog_format.transactions.xa import PreparedXa, XaId
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from tests.format.transactions.transaction_log import Transaction, TransactionLog, Vendor, reported
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.gtids.gtid import XaName
+from binlog_format.events.gtid_events import XaName
 from binlog_format.events.layout import (
     GTID_FLAG_COMPLETED_XA,
     GTID_FLAG_PREPARED_XA,

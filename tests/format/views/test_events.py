@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_format import open_log
 from binlog_format.errors import CorruptError
 from binlog_format.transactions.expansion import expanded
-from binlog_format.views.events.view import EVENTS_SCHEMA, EventsView, StatementTexts
+from binlog_format.views.events import EVENTS_SCHEMA, EventsView, StatementTexts
 from binlog_format.views.filters import GroupFilter, TableFilter
 from tests.corpus import SERVER_CASES
 from tests.format.views.made_log import MadeGroup, MadeLog, query

@@ -23,7 +23,7 @@ from binlog_format.rows.table_events import TableMaps
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
-from binlog_format.views.index.table_index import TableIndex, TouchedTable
+from binlog_format.views.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
 from binlog_lab.event_encoding.event_encoding import Origin
 from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
@@ -146,7 +146,7 @@ def test_cut_index_gives_the_same_rows_and_each_part_knows_its_bytes(
 ) -> None:
     _, groups = made
     log = _log(groups, block_groups=1)
-    with patch("binlog_format.views.index.table_index.CHECKED_BYTES", checked):
+    with patch("binlog_format.views.table_index.CHECKED_BYTES", checked):
         indexes = _indexes(expanded(log.blocks()))
     for index in indexes:
         parts = [TableIndex.from_bytes(part.to_bytes()) for part in index.cut(size)]

@@ -25,7 +25,7 @@ from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch, changefeed_schema
 from binlog_format.views.changes import ChangesView, changes_schema
 from binlog_format.views.filters import TableFilter
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA, TablesView
 from binlog_lab.event_encoding.event_encoding import Origin, encode_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
@@ -190,7 +190,7 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
 def test_table_of_many_events_has_several_rows(work: Work) -> None:
     log = MadeLog(work.groups, page_size=1 << 40, block_groups=1)
     (whole,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
-    with patch("binlog_format.views.index.table_index.INDEX_EVENTS", 1):
+    with patch("binlog_format.views.table_index.INDEX_EVENTS", 1):
         (parts,) = [batch.to_pylist() for batch in TablesView().batches(log.committed_blocks())] or [[]]
     assert len(parts) >= len(whole)
     for row in whole:

@@ -12,8 +12,8 @@ import numpy as np
 from binlog_format.events.event_table_kernels import EVENTS_DONE, EVENTS_TABLE_FULL, cut_events, read_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE, GTID_SIZE_MIN
 from binlog_format.innodb.compressed_int_kernels import read_int
+from binlog_format.innodb.groups.forest_kernels import OOB_DONE, OOB_ELSEWHERE, append_oob_sets
 from binlog_format.innodb.layout import CHUNK_HEADER_SIZE, CHUNK_KIND_MASK, COMMIT_HEADER_SIZE_MAX, RecordKind
-from binlog_format.innodb.out_of_band.oob_kernels import OOB_DONE, OOB_ELSEWHERE, append_oob_sets
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8
 

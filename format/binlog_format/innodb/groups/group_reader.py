@@ -25,6 +25,7 @@ from binlog_format.innodb.groups.commit_kernels import (
     read_commit_integers,
     read_first_events,
 )
+from binlog_format.innodb.groups.forest import Forest, OobSet
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
     CHUNK_KIND_MASK,
@@ -32,7 +33,6 @@ from binlog_format.innodb.layout import (
     COMMIT_HEADER_SIZE_MAX,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import Forest, OobSet
 from binlog_format.innodb.pages.pages import PageRuns
 from binlog_format.innodb.record_kernels import copy_pieces
 from binlog_format.innodb.records import RecordReader

@@ -13,6 +13,7 @@ from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, 
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.groups.commit_kernels import read_commit_integers
+from binlog_format.innodb.groups.forest import NO_PLACE, FilePlace, OobSet
 from binlog_format.innodb.layout import (
     COMMIT_HEADER_INTS_MAX,
     OOB_HEADER_INTS,
@@ -22,7 +23,6 @@ from binlog_format.innodb.layout import (
     XA_PREPARE_INTS,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import NO_PLACE, FilePlace, OobSet
 from binlog_format.kernels import as_bytes
 
 if TYPE_CHECKING:

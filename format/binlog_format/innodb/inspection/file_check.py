@@ -16,6 +16,7 @@ from binlog_format.errors import BinlogError, CorruptError, DataLossError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE, EventType
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.innodb.groups.commit_kernels import read_commit_integers
+from binlog_format.innodb.groups.forest import NO_PLACE
 from binlog_format.innodb.inspection.contents import (
     place_text,
     read_oob_header,
@@ -39,7 +40,6 @@ from binlog_format.innodb.layout import (
     OOB_HEADER_SIZE_MAX,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import NO_PLACE
 from binlog_format.innodb.pages.checksum import PageState, bad_checksum
 from binlog_format.innodb.pages.pages import DAMAGED_PAGE
 from binlog_format.log_format import Finding
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from binlog_format.block import Block, Table
+    from binlog_format.innodb.groups.forest import FilePlace, OobSet
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.inspection.page_walk import PageBatch
-    from binlog_format.innodb.out_of_band.forest import FilePlace, OobSet
     from binlog_format.innodb.reader import InnodbLog
     from binlog_format.innodb.records import RecordReader
     from binlog_format.kernels import Int64s

@@ -15,6 +15,7 @@ import numpy as np
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_history import GtidHistory, mariadb_gtid
 from binlog_format.innodb.files import LogFiles
+from binlog_format.innodb.groups.forest import Forest
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.header import file_name
 from binlog_format.innodb.inspection.contents import kind_name
@@ -23,7 +24,6 @@ from binlog_format.innodb.inspection.file_views import HeaderState, view_files
 from binlog_format.innodb.inspection.page_walk import PageWalk
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.log_end import check_file_end
-from binlog_format.innodb.out_of_band.forest import Forest
 from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.records import RecordReader
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.gtids.gtid import Gtid
+    from binlog_format.innodb.groups.forest import FilePlace
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
-    from binlog_format.innodb.out_of_band.forest import FilePlace
     from binlog_format.log_format import CheckScope
     from binlog_format.source_file import Directory
 

@@ -32,7 +32,7 @@ from binlog_format.structured.arguments.layout import (
     EXTENDED_FRACTION_SIZE,
     EXTENDED_SIGN,
 )
-from binlog_format.structured.types.type_layout import COUNT_SIZE, SCALAR_SIZES, TypeKind
+from binlog_format.structured.type_layout import COUNT_SIZE, SCALAR_SIZES, TypeKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.structured.arguments.layout import PROGRAM_DTYPE, Op
-from binlog_format.structured.types.type_layout import ENUM_RANGES, INDEX_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
-from binlog_format.structured.types.type_table import type_table
-from binlog_format.structured.types.type_tags import field_names, parse_tags
+from binlog_format.structured.type_layout import ENUM_RANGES, INDEX_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
+from binlog_format.structured.type_table import type_table
+from binlog_format.structured.type_tags import field_names, parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.block import Table
     from binlog_format.kernels import Int64s
-    from binlog_format.structured.types.type_tags import TypeNode
+    from binlog_format.structured.type_tags import TypeNode
 
 NO_SLOT = -1
 EVENTS_FRAME = 0

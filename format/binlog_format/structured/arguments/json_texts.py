@@ -31,9 +31,9 @@ from binlog_format.structured.arguments.layout import (
 )
 from binlog_format.structured.arguments.value_kernels import BAD_VALUE, GROW, OK, OUTSIDE, SHORT, TOO_DEEP
 from binlog_format.structured.layout import NESTING_MAX
-from binlog_format.structured.types.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
-from binlog_format.structured.types.type_table import type_table
-from binlog_format.structured.types.type_tags import field_names, parse_tags
+from binlog_format.structured.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
+from binlog_format.structured.type_table import type_table
+from binlog_format.structured.type_tags import field_names, parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from binlog_format.structured.arguments.value_kernels import (
     load_signed,
 )
 from binlog_format.structured.layout import NESTING_MAX
-from binlog_format.structured.types.type_layout import COUNT_SIZE, INDEX_SIZE, TypeKind
+from binlog_format.structured.type_layout import COUNT_SIZE, INDEX_SIZE, TypeKind
 from binlog_format.writing_kernels import (
     COMMA,
     QUOTE,

@@ -10,7 +10,7 @@ from binlog_format.structured.arguments.json_value_kernels import write_value
 from binlog_format.structured.arguments.layout import Op
 from binlog_format.structured.arguments.value_kernels import BAD_VALUE, OK, OUTSIDE, SHORT, fail
 from binlog_format.structured.layout import ARGUMENTS_OFFSET, ENTRY_HEAD_SIZE, EVENT_SIZE_MIN
-from binlog_format.structured.types.type_layout import COUNT_SIZE
+from binlog_format.structured.type_layout import COUNT_SIZE
 
 if TYPE_CHECKING:
     from binlog_format.block import Table

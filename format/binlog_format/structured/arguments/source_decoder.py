@@ -34,8 +34,8 @@ from binlog_format.structured.arguments.place_kernels import (
     find_places,
 )
 from binlog_format.structured.arguments.value_kernels import GROW, OK, SHORT
-from binlog_format.structured.types.type_layout import COUNT_SIZE
-from binlog_format.structured.types.type_tags import argument_names
+from binlog_format.structured.type_layout import COUNT_SIZE
+from binlog_format.structured.type_tags import argument_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

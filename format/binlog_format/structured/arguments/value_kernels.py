@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
-from binlog_format.structured.types.type_layout import SCALAR_SIZES, TypeKind
+from binlog_format.structured.type_layout import SCALAR_SIZES, TypeKind
 
 if TYPE_CHECKING:
     from binlog_format.block import Table

@@ -25,8 +25,7 @@ from binlog_format.structured.file_scan import (
     check_size,
     find_entries_in_file,
 )
-from binlog_format.structured.files.search_kernels import find_entries
-from binlog_format.structured.files.walk_kernels import walk_entries
+from binlog_format.structured.files.entry_kernels import find_entries, walk_entries
 from binlog_format.structured.known_metadata import IdTable
 from binlog_format.structured.layout import (
     ENTRY_HEAD_SIZE,

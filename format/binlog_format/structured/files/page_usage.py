@@ -12,8 +12,8 @@ import numpy as np
 from binlog_format.errors import StartError, storage_error
 from binlog_format.position import VIRTUAL_PAGE_SIZE, Place, Position
 from binlog_format.structured.file_scan import StructuredFileScan
+from binlog_format.structured.files.entry_kernels import walk_entries
 from binlog_format.structured.files.file_list import list_series
-from binlog_format.structured.files.walk_kernels import walk_entries
 from binlog_format.structured.layout import CLOCK_TAG, ENTRY_HEAD_SIZE, TAG_STRUCT, Severity
 from binlog_format.structured.scan import EntryScanner
 

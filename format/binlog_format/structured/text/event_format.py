@@ -27,15 +27,15 @@ from binlog_format.structured.text.line_kernels import (
 )
 from binlog_format.structured.text.time_kernels import DATE_FIELD_SIZE_MAX, DATE_LETTERS, ZONE_NAME
 from binlog_format.structured.text.time_kernels import LITERAL as DATE_LITERAL
-from binlog_format.structured.types.type_layout import TypeKind
-from binlog_format.structured.types.type_table import joined_tables, type_table
+from binlog_format.structured.type_layout import TypeKind
+from binlog_format.structured.type_table import joined_tables, type_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.metadata import EventSource
-    from binlog_format.structured.types.type_table import TypeTable
+    from binlog_format.structured.type_table import TypeTable
 
 PERCENT = ord("%")
 

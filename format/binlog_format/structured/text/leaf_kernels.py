@@ -11,7 +11,7 @@ from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
 from binlog_format.structured.arguments.value_kernels import find_enumerator
 from binlog_format.structured.text.float_kernels import FLOAT_TEXT_MAX, put_double, put_long_double
 from binlog_format.structured.text.time_kernels import put_time
-from binlog_format.structured.types.type_layout import COUNT_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
+from binlog_format.structured.type_layout import COUNT_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
 from binlog_format.writing_kernels import MINUS, magnitude, put_bytes, put_digits, put_signed, signed
 
 if TYPE_CHECKING:

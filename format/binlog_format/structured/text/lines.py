@@ -11,7 +11,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.structured.event_log import clocks_of
 from binlog_format.structured.text.event_format import DateFormat, LinePrograms
-from binlog_format.structured.text.exact_digit_kernels import SCRATCH_WORDS
+from binlog_format.structured.text.float_kernels import SCRATCH_WORDS
 from binlog_format.structured.text.leaf_kernels import (
     BAD_ENUM,
     BAD_TAG,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.line_kernels import Program
-    from binlog_format.structured.types.type_table import TypeTable
+    from binlog_format.structured.type_table import TypeTable
 
 DEFAULT_DATE_FORMAT = b"%Y-%m-%d %H:%M:%S.%N"
 

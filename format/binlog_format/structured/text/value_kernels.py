@@ -30,7 +30,7 @@ from binlog_format.structured.text.leaf_kernels import (
     put_word,
     text_bytes,
 )
-from binlog_format.structured.types.type_layout import COUNT_SIZE, INDEX_SIZE, SpecialStruct, TypeKind
+from binlog_format.structured.type_layout import COUNT_SIZE, INDEX_SIZE, SpecialStruct, TypeKind
 from binlog_format.writing_kernels import put_bytes, put_digits
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from binlog_format.structured.layout import NS_PER_MICRO
 from binlog_format.structured.scan_kernels import NO_SUCH_SOURCE, rows_of_sources
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
-from binlog_format.structured.types.type_tags import unique_names
+from binlog_format.structured.type_tags import unique_names
 from binlog_format.structured.views.event_filter import ALL_EVENTS, severity_name, shown_text, shown_texts
 from binlog_format.views.columns import POSITION_TYPE, texts_of_rows
 

@@ -8,8 +8,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.errors import ArgumentError
-from binlog_format.structured.types.type_layout import SpecialStruct, TypeKind
-from binlog_format.structured.types.type_tags import parse_tags
+from binlog_format.structured.type_layout import SpecialStruct, TypeKind
+from binlog_format.structured.type_tags import parse_tags
 from binlog_format.structured.writing.argument_layout import COUNT_STRUCT, INDEX_STRUCT
 from binlog_format.structured.writing.scalar_encoding import (
     COUNT_MAX,
@@ -28,7 +28,7 @@ from binlog_format.structured.writing.scalar_encoding import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from binlog_format.structured.types.type_tags import ArgumentTypes, TypeNode
+    from binlog_format.structured.type_tags import ArgumentTypes, TypeNode
     from binlog_format.structured.writing.scalar_encoding import Encode
 
 OPTIONS_MAX = 255

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from binlog_format.structured.types.type_layout import TypeKind
+from binlog_format.structured.type_layout import TypeKind
 
 NUMBER_STRUCTS = {
     TypeKind.BOOL: struct.Struct("<?"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from uuid import UUID
 
 from binlog_format.errors import ArgumentError
-from binlog_format.structured.types.type_layout import ENUM_RANGES, TypeKind
+from binlog_format.structured.type_layout import ENUM_RANGES, TypeKind
 from binlog_format.structured.writing.argument_encoding import OPTIONS_MAX, shown
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from binlog_format.structured.layout import NS_PER_MICRO, NS_PER_SECOND
-from binlog_format.structured.types.type_layout import ENUM_RANGES, SpecialStruct, TypeKind
+from binlog_format.structured.type_layout import ENUM_RANGES, SpecialStruct, TypeKind
 from binlog_format.structured.writing.argument_layout import COUNT_STRUCT, NUMBER_STRUCTS, extended_bytes
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format import Log
-    from binlog_format.views.events.view import EventsView
+    from binlog_format.views.events import EventsView
 
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
@@ -51,7 +51,7 @@ def events(
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.log.log import ReadRange
     from binlog_format.transactions.expansion import expanded
-    from binlog_format.views.events.view import EventsView
+    from binlog_format.views.events import EventsView
     from binlog_format.views.filters import TableFilter
 
     accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None

@@ -10,8 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.structured.text.exact_digit_kernels import SCRATCH_WORDS, exact_digits
-from binlog_format.structured.text.float_kernels import FLOAT_TEXT_MAX, put_double, put_long_double
+from binlog_format.structured.text.float_kernels import (
+    FLOAT_TEXT_MAX,
+    SCRATCH_WORDS,
+    exact_digits,
+    put_double,
+    put_long_double,
+)
 from tests.chance import examples
 
 _OUT = empty_bytes(FLOAT_TEXT_MAX)

@@ -24,7 +24,7 @@ from binlog_format import open_log
 from binlog_format.errors import DataLossError, TableError
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.delta.target import DeltaTarget
@@ -115,7 +115,7 @@ class TasksHere:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(division, "PART_CHANGES", 1)
     monkeypatch.setattr(parts, "READ_BYTES", 1)
-    monkeypatch.setattr("binlog_format.views.index.table_index.CHECKED_BYTES", 1)
+    monkeypatch.setattr("binlog_format.views.table_index.CHECKED_BYTES", 1)
 
 
 def write_batch(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binlog_format import open_log
 from binlog_format.position import Position
-from binlog_format.views.index.table_index import TableIndex
+from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages, load_row_batches

@@ -25,7 +25,7 @@ from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_arr
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
-from binlog_format.views.events.text_kernels import find_texts
+from binlog_format.views.event_text_kernels import find_texts
 from binlog_format.views.filters import ALL_GROUPS, SNAPSHOT_DATABASE, GroupFilter
 
 if TYPE_CHECKING:

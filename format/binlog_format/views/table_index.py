@@ -35,8 +35,8 @@ from binlog_format.names import folded_name
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import checked_counts
-from binlog_format.views.index.index_kernels import index_events
-from binlog_format.views.index.index_reading import (
+from binlog_format.views.index_kernels import index_events
+from binlog_format.views.index_reading import (
     DIFFERENCE_COLUMNS,
     EVENT_COLUMNS,
     EXTENT_COLUMNS,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.table_events import TableEvents
-    from binlog_format.views.index.index_reading import EventPart
+    from binlog_format.views.index_reading import EventPart
 
 VERSION = 4
 CHECKED_BYTES = 4 << 20

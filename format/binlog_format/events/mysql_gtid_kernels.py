@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.gtids.gtid_layout import (
+from binlog_format.events.gtid_layout import (
     MYSQL_GTID_SEQNO_OFFSET,
     MYSQL_GTID_SIZE_MIN,
     MYSQL_GTID_UUID_OFFSET,

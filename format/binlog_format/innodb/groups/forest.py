@@ -18,8 +18,7 @@ import numpy as np
 
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.groups.block_builder import NodeCursor
-from binlog_format.innodb.layout import FIRST_DATA_PAGE, OOB_HEADER_INTS, OOB_HEADER_SIZE_MAX, RecordKind
-from binlog_format.innodb.out_of_band.forest_kernels import (
+from binlog_format.innodb.groups.forest_kernels import (
     FOREST_BAD_COUNT,
     FOREST_BAD_FIRST,
     FOREST_BAD_INDEX,
@@ -38,6 +37,7 @@ from binlog_format.innodb.out_of_band.forest_kernels import (
     start_walk,
     walk_forest,
 )
+from binlog_format.innodb.layout import FIRST_DATA_PAGE, OOB_HEADER_INTS, OOB_HEADER_SIZE_MAX, RecordKind
 from binlog_format.innodb.pages.pages import RUN_SIZE_MAX
 from binlog_format.innodb.record_kernels import WALK_DONE, WALK_ELSEWHERE, WALK_ENOUGH, WALK_MORE, pages_ahead
 from binlog_format.innodb.records import bad_reference, walk_error

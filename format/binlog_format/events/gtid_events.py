@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.gtids.gtid_layout import (
+from binlog_format.events.gtid_layout import (
     GTID_LIST_COUNT_MASK,
     GTID_LIST_COUNT_STRUCT,
     GTID_LIST_ENTRY_SIZE,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.structured.layout import NESTING_MAX
-from binlog_format.structured.types.type_layout import (
+from binlog_format.structured.type_layout import (
     EMPTY_NODE,
     ENUM_RANGES,
     NULL_NODE,

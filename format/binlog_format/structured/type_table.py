@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import as_bytes
-from binlog_format.structured.types.type_layout import (
+from binlog_format.structured.type_layout import (
     ARGUMENT_DTYPE,
     COUNT_SIZE,
     EMPTY_NODE,
@@ -26,14 +26,14 @@ from binlog_format.structured.types.type_layout import (
     TYPE_NODE_DTYPE,
     TypeKind,
 )
-from binlog_format.structured.types.type_tags import parse_tags
+from binlog_format.structured.type_tags import parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes, Int64s
-    from binlog_format.structured.types.type_tags import ArgumentTypes, TypeNode
+    from binlog_format.structured.type_tags import ArgumentTypes, TypeNode
 
 _FIXED_MEMBERS = frozenset({TypeKind.TUPLE, TypeKind.STRUCT})
 _SIZE_MIN_MAX = 1 << 30

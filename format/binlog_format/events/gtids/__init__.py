@@ -1,1 +1,0 @@
-"""Events that record the GTID of a group, or those of the files before."""

@@ -1,1 +1,0 @@
-"""Data of large groups, which lies outside of their commit records: trees of records."""

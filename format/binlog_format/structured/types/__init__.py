@@ -1,1 +1,0 @@
-"""Type tags of arguments: how they are written, what they mean, tables of them."""

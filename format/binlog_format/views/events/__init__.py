@@ -1,1 +1,0 @@
-"""The view `events`, and the texts of statements in events."""
