@@ -1,4 +1,4 @@
-"""Generated columns that a live server leaves out of its log: tables and topics have them, or are named."""
+"""Columns that a live server computes and leaves out of its log: tables and topics have them, or are named."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ COMPUTED = {
     "others": ["CONCAT(g0, v)", "LEFT(g1, 2)"],
 }
 NAMED = {"zeros": "CONCAT(z)", "another function": "i ^ 3", "time": "i + HOUR(NOW())"}
+
+
+DEFAULTS = [
+    "INT NOT NULL DEFAULT (60*60*24)",
+    "INT DEFAULT (i + 1)",
+    "VARCHAR(20) NOT NULL DEFAULT (IFNULL(v, 'none'))",
+    "VARCHAR(40) DEFAULT (CONCAT(v, '-', id))",
+    "DATE DEFAULT (CURRENT_DATE + INTERVAL 1 MONTH)",
+    "DATETIME NOT NULL DEFAULT (DATE_ADD(NOW(), INTERVAL 30 DAY))",
+    "DATETIME(6) DEFAULT (CURRENT_TIMESTAMP(6) - INTERVAL 1 HOUR)",
+    "DATETIME DEFAULT (CURDATE())",
+    "TIMESTAMP NOT NULL DEFAULT (NOW() + INTERVAL 1 YEAR)",
+    "DATETIME DEFAULT (UTC_TIMESTAMP())",
+    "INT DEFAULT (UNIX_TIMESTAMP())",
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +96,19 @@ def test_others_are_named(server: LiveServer, tmp_path: Path, about: str) -> Non
     judged = replayed(server, tmp_path, history([NAMED[about]], "FULL", "NO_LOG", "VIRTUAL"), topics=False)
     assert [verdict.kind for verdict in judged.verdicts.values()] == [Kind.NAMED]
     assert "g0: generated columns" in "".join(verdict.why for verdict in judged.verdicts.values())
+
+
+@pytest.mark.server
+def test_existing_rows_have_defaults_that_are_expressions(server: LiveServer, tmp_path: Path) -> None:
+    added = [f"ALTER TABLE t ADD n{number} {column}" for number, column in enumerate(DEFAULTS)]
+    later = ["UPDATE t SET id = id + 20 WHERE id = 1", "INSERT INTO t (id, i) VALUES (9, 9)"]
+    judged = replayed(server, tmp_path, [*history([], "FULL", "NO_LOG", "")[:6], *added, *later], topics=False)
+    assert {name: verdict.why for name, verdict in judged.verdicts.items() if verdict.kind is not Kind.EQUAL} == {}
+
+
+@pytest.mark.server
+def test_existing_rows_have_no_default_that_only_the_server_knows(server: LiveServer, tmp_path: Path) -> None:
+    statements = [*history([], "FULL", "NO_LOG", "")[:6], "ALTER TABLE t ADD n VARCHAR(36) DEFAULT (UUID())"]
+    judged = replayed(server, tmp_path, statements, topics=False)
+    assert [verdict.kind for verdict in judged.verdicts.values()] == [Kind.NAMED]
+    assert "UUID is not computed here" in "".join(verdict.why for verdict in judged.verdicts.values())

@@ -14,6 +14,11 @@ COLUMN, NUMBER, DECIMAL, TEXT, BYTES = "column", "number", "decimal", "text", "b
 NULL, MAXVALUE, DEFAULT = "null", "maxvalue", "default"
 IS_NULL, CASE, CAST = "IS NULL", "CASE", "CAST"
 JSON_EXTRACT, JSON_UNQUOTE = "JSON_EXTRACT", "JSON_UNQUOTE"
+DATE_ADD, DATE_SUB = "DATE_ADD", "DATE_SUB"
+CLOCKS = frozenset(
+    ["NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURDATE", "UTC_TIMESTAMP", "UTC_DATE", "UNIX_TIMESTAMP"]
+)
+"""Functions of the time of a statement, without operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class Expression:
     Attributes:
         op: `COLUMN`, `NUMBER`, `DECIMAL`, `TEXT`, `BYTES`, `NULL`, `MAXVALUE`, `DEFAULT`; or an operator or a function,
             in upper case.
-        text: The name, the digits, the text; of bytes in hexadecimal digits; of `CAST` the type; else empty.
+        text: The name, the digits, the text; of bytes in hexadecimal digits; of `CAST` the type; of `DATE_ADD` and
+            `DATE_SUB` the unit; of one of `CLOCKS` the digits of a fraction of a second, none for 0; else empty.
         operands: Of an operator or a function.
     """
 

@@ -21,15 +21,20 @@ from binlog_connector.schema.effects.conversion import (
     Circumstances,
     ColumnSide,
     Converted,
+    Unknown,
     Values,
     either,
     true_mask,
     where_known,
 )
 from binlog_connector.schema.effects.number_texts import WIDE_CHARSETS, numbers_of_texts
+from binlog_connector.schema.expressions.date_functions import DATE_FUNCTIONS, moved_by, time_of
 from binlog_connector.schema.expressions.expression import (
     CAST,
+    CLOCKS,
     COLUMN,
+    DATE_ADD,
+    DATE_SUB,
     DECIMAL,
     JSON_EXTRACT,
     JSON_UNQUOTE,
@@ -67,9 +72,8 @@ if TYPE_CHECKING:
 
 _NUMBER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _DATES = {times.DATE: Kind.DATE, times.DATETIME: Kind.DATETIME}
-_FUNCTIONS: Mapping[str, Callable[..., Operand]] = {**NUMBER_FUNCTIONS, **TEXT_FUNCTIONS}
+_FUNCTIONS: Mapping[str, Callable[..., Operand]] = {**NUMBER_FUNCTIONS, **TEXT_FUNCTIONS, **DATE_FUNCTIONS}
 _NEVER = Moment(0)
-"""No expression asks for the time."""
 _CONSTANTS = (NUMBER, DECIMAL, TEXT)
 _KEYWORDS = frozenset(
     [
@@ -96,12 +100,13 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True)
 class GeneratedValues:
-    """A generated column, and how its values are computed.
+    """A generated column, or one whose default is an expression, and how its values are computed.
 
     Args:
-        column: The column.
+        column: The column, with the words of its expression.
         table: Its table.
         decoding: Of the values.
+        moment: When the statement runs that computes them; None: they do not depend on it.
 
     Raises:
         NotComputedError: It is not known how, or of no column of the table.
@@ -111,12 +116,14 @@ class GeneratedValues:
     table: TableDefinition
     vendor: Vendor
     decoding: Decoding
+    moment: Moment | None = None
 
     @cached_property
     def how(self) -> Circumstances:
         """Circumstances in which nothing is converted but what fits."""
+        decoding = replace(self.decoding, rules=None)
         return Circumstances(
-            self.vendor, strict=True, cuts_fractions=False, decoding=replace(self.decoding, rules=None), moment=_NEVER
+            self.vendor, strict=True, cuts_fractions=False, decoding=decoding, moment=self.moment or _NEVER
         )
 
     @cached_property
@@ -237,6 +244,11 @@ class _Evaluation:
             return _cast(self.evaluated(expression.operands[0]), expression.text)
         if op in WITH_CONSTANTS:
             return self._with_constants(expression)
+        if op in CLOCKS and self.column.moment is not None:
+            return time_of(op, int(expression.text or 0), self.column.how, self.count)
+        if op in (DATE_ADD, DATE_SUB):
+            times, amount = map(self.evaluated, expression.operands)
+            return moved_by(times, amount, expression.text, back=op == DATE_SUB)
         if op not in _FUNCTIONS:
             raise NotComputedError(f"{op} is not computed here")
         return _called(op, _FUNCTIONS[op], [self.evaluated(operand) for operand in expression.operands])
@@ -270,7 +282,7 @@ class _Evaluation:
 
 
 _LEAVES = frozenset([COLUMN, NULL, *_CONSTANTS])
-_SPECIAL = frozenset([JSON_EXTRACT, JSON_UNQUOTE, "JSON_VALUE", CAST])
+_SPECIAL = frozenset([JSON_EXTRACT, JSON_UNQUOTE, "JSON_VALUE", CAST, DATE_ADD, DATE_SUB])
 
 
 def _called(name: str, function: Callable[..., Operand], arguments: Sequence[object]) -> Operand:
@@ -306,7 +318,7 @@ def _cast(operand: Operand, wanted: str) -> Operand:
     if name == "CHAR" and not size:
         return text(operand)
     if name == "DATE":
-        return TEXT_FUNCTIONS["DATE"](operand)
+        return DATE_FUNCTIONS["DATE"](operand)
     if name == "DECIMAL" and size and operand.kind is Kind.NUMBER:
         precision, _, scale = size.partition(",")
         rounded = WITH_CONSTANTS["ROUND"](operand, scale or "0")
@@ -331,8 +343,8 @@ def _stored(operand: Operand, side: ColumnSide, how: Circumstances) -> Values:
         values = _as_number(operand, side, how)
     elif operand.kind is Kind.BYTES and side.type_name in ("binary", "varbinary"):
         values = _as_bytes(operand, side, how)
-    elif _DATES.get(side.type_name) is operand.kind and operand.digits <= side.fraction_digits:
-        values = Values(operand.array.cast(side.arrow_type))
+    elif operand.kind in _DATES.values() and side.type_name in times.MOMENTS and operand.digits <= side.fraction_digits:
+        values = _as_moment(operand, side, how)
     else:
         raise NotComputedError(f"a {operand.kind.name} in a column of {side.definition.declared}")
     unknown = either(values.unknown, operand.unknown)
@@ -350,6 +362,17 @@ def _as_text(operand: Operand, side: ColumnSide) -> Values:
         found = texts.only_first_plane(array) if charset in texts.FIRST_PLANE else texts.only_ascii(array)
     cut = texts.cut_text(side)(found.array)
     return where_known(cut.array, _true(either(found.unknown, ~same_values(cut.array, array)), len(array)))
+
+
+def _as_moment(operand: Operand, side: ColumnSide, how: Circumstances) -> Values:
+    declared = times.DATE if operand.kind is Kind.DATE else times.DATETIME
+    declared += f"({operand.digits})" if operand.digits else ""
+    held = ColumnSide(replace(side.definition, declared=declared), True, operand.array.type)
+    effect = times.time_effect(held, side, how)
+    if isinstance(effect, Unknown):
+        raise NotComputedError(effect.reason)
+    found = effect.convert(operand.array) if isinstance(effect, Converted) else Values(operand.array)
+    return Values(found.array.cast(side.arrow_type), found.unknown)
 
 
 def _as_bytes(operand: Operand, side: ColumnSide, how: Circumstances) -> Values:

@@ -9,7 +9,10 @@ from binlog_connector.schema.expressions.expression import (
     BYTES,
     CASE,
     CAST,
+    CLOCKS,
     COLUMN,
+    DATE_ADD,
+    DATE_SUB,
     DECIMAL,
     DEFAULT,
     IS_NULL,
@@ -30,7 +33,9 @@ _CONSTANTS = (NULL, MAXVALUE, DEFAULT)
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 _ASCII_INTRODUCERS = frozenset(["_UTF8MB4", "_UTF8MB3", "_UTF8", "_LATIN1"])
 """Before texts whose ASCII characters mean in the character set what they are."""
+_MOVES = {DATE_ADD: DATE_ADD, "ADDDATE": DATE_ADD, DATE_SUB: DATE_SUB, "SUBDATE": DATE_SUB}
 _COMPARISONS = frozenset(["=", "<", ">", "<=", ">=", "<>", "!="])
+_WHOLE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _WORD = re.compile(r"[\w$]+")
 _TYPE_WORDS = frozenset(["SIGNED", "UNSIGNED", "INTEGER", "INT", "CHAR", "DATE", "DECIMAL"])
@@ -109,8 +114,22 @@ def _comparison(reader: TokenReader, time_zone: str | None) -> Expression:
 def _sum(reader: TokenReader, time_zone: str | None) -> Expression:
     left = _product(reader, time_zone)
     while reader.at_symbol("+") or reader.at_symbol("-"):
-        left = Expression(reader.take().text, "", (left, _product(reader, time_zone)))
+        op = reader.take().text
+        if reader.at("INTERVAL"):
+            left = _moved(reader, DATE_ADD if op == "+" else DATE_SUB, left, time_zone)
+        else:
+            left = Expression(op, "", (left, _product(reader, time_zone)))
     return left
+
+
+def _moved(reader: TokenReader, op: str, left: Expression, time_zone: str | None) -> Expression:
+    """A time, and `INTERVAL amount unit` later or earlier."""
+    if not reader.accept("INTERVAL"):
+        raise reader.error("INTERVAL expected")
+    amount = _sum(reader, time_zone)
+    if amount.op == TEXT and _WHOLE_NUMBER.fullmatch(amount.text):
+        amount = Expression(NUMBER, amount.text)
+    return Expression(op, reader.take().word, (left, amount))
 
 
 def _product(reader: TokenReader, time_zone: str | None) -> Expression:
@@ -158,16 +177,43 @@ def _named(reader: TokenReader, time_zone: str | None) -> Expression:
     if reader.accept("CASE"):
         return _case(reader, time_zone)
     name = reader.name()
+    if token.word in CLOCKS and _is_clock(reader, token.word):
+        return _clock(reader, token.word)
     if token.kind is TokenKind.QUOTED or not reader.at_symbol("("):
         return _path(reader, Expression(COLUMN, name))
     if token.word == "CAST":
         return _cast(reader, time_zone)
     if token.word == "EXTRACT":
         return _extracted(reader, time_zone)
+    if token.word in _MOVES:
+        reader.expect_symbol("(")
+        left = parse_expression(reader, time_zone)
+        reader.expect_symbol(",")
+        moved = _moved(reader, _MOVES[token.word], left, time_zone)
+        reader.expect_symbol(")")
+        return moved
     return _function(reader, token.word, time_zone)
 
 
+def _is_clock(reader: TokenReader, name: str) -> bool:
+    """True if no operand follows, but for the digits of a fraction of a second."""
+    if not reader.at_symbol("("):
+        return name.startswith("CURRENT_")
+    return reader.peek(1).text == ")" or (name != "UNIX_TIMESTAMP" and reader.peek(1).kind is TokenKind.NUMBER)
+
+
+def _clock(reader: TokenReader, name: str) -> Expression:
+    """The time of the statement, with digits of a fraction of a second."""
+    arguments = reader.group() if reader.at_symbol("(") else []
+    if len(arguments) > 1 or not all(token.text in "123456" for token in arguments):
+        raise reader.error("a number of digits expected")
+    return Expression(name, "".join(token.text for token in arguments))
+
+
 def _function(reader: TokenReader, name: str, time_zone: str | None) -> Expression:
+    if reader.peek(1).text == ")":
+        reader.group()
+        return Expression(name)
     operands = parse_row(reader, time_zone)
     if name == "UNIX_TIMESTAMP" and operands[0].op == TEXT:
         operands = (*operands, Expression(TEXT, time_zone or ""))

@@ -1,15 +1,15 @@
-"""Functions of texts and dates: `TEXT_FUNCTIONS`, and those with constants as arguments: `WITH_CONSTANTS`."""
+"""Functions of texts: `TEXT_FUNCTIONS`, and those of anything with constants as arguments: `WITH_CONSTANTS`."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.effects.conversion import by_distinct, true_mask
+from binlog_connector.schema.expressions.date_functions import formatted
 from binlog_connector.schema.expressions.operands import (
     Kind,
     NotComputedError,
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 _UTF8 = frozenset(["utf8mb4", "utf8mb3", "utf8", "ascii"])
 _ONE_BYTE = frozenset(["latin1", "latin2", "latin5", "latin7", "cp1250", "cp1251", "cp1256", "cp1257"])
 _CHARACTERS = 21
-_DATES = (Kind.DATE, Kind.DATETIME)
 _SHA2 = {"0": "sha256", "224": "sha224", "256": "sha256", "384": "sha384", "512": "sha512"}
-_FORMAT = re.compile(r"(?:%[YmdHis]|[-/.: TZ])*", re.ASCII)
-_DIRECTIVES = {"%i": "%M", "%s": "%S"}
 
 
 def _texts(array: pa.Array, like: Operand) -> Operand:
@@ -113,20 +110,6 @@ def _unhexed(one: Operand) -> Operand:
     )
 
 
-def _date(one: Operand) -> Operand:
-    operand = one.of_kind(*_DATES)
-    micros = operand.array.cast(pa.timestamp("us"))
-    return Operand(Kind.DATE, pc.floor_temporal(micros, unit="day").cast(pa.date32()), operand.unknown)
-
-
-def _of_dates(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], Operand]:
-    def call(one: Operand) -> Operand:
-        operand = one.of_kind(*_DATES)
-        return number(function(operand.array.cast(pa.timestamp("us"))), 10, unknown=operand.unknown)
-
-    return call
-
-
 TEXT_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "CONCAT": _concatenated,
     "CONCAT_WS": _joined,
@@ -141,17 +124,6 @@ TEXT_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "MD5": _digest("md5"),
     **dict.fromkeys(["SHA", "SHA1"], _digest("sha1")),
     "UNHEX": _unhexed,
-    "DATE": _date,
-    "YEAR": _of_dates(pc.year),
-    "QUARTER": _of_dates(pc.quarter),
-    "MONTH": _of_dates(pc.month),
-    **dict.fromkeys(["DAY", "DAYOFMONTH"], _of_dates(pc.day)),
-    "DAYOFYEAR": _of_dates(pc.day_of_year),
-    "DAYOFWEEK": _of_dates(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7)),  # 1: Sunday
-    "WEEKDAY": _of_dates(pc.day_of_week),  # 0: Monday
-    "HOUR": _of_dates(pc.hour),
-    "MINUTE": _of_dates(pc.minute),
-    "SECOND": _of_dates(pc.second),
 }
 """By name, in upper case; each takes the operands of its expression."""
 
@@ -207,16 +179,6 @@ def _digest_of_size(one: Operand, size: str) -> Operand:
     return _digest(_SHA2[size])(one)
 
 
-def _formatted(one: Operand, form: str) -> Operand:
-    operand = one.of_kind(*_DATES)
-    if _FORMAT.fullmatch(form) is None:
-        raise NotComputedError(f"DATE_FORMAT with {form!r}")
-    directives = re.sub("%[is]", lambda match: _DIRECTIVES[match[0]], form)
-    seconds = pc.floor_temporal(operand.array.cast(pa.timestamp("us")), unit="second").cast(pa.timestamp("s"))
-    array = pc.strftime(seconds, format=directives, locale="C").cast(pa.string())
-    return Operand(Kind.TEXT, array, operand.unknown, charset="ascii")
-
-
 def _rounded(one: Operand, size: str = "0") -> Operand:
     operand = one.of_kind(Kind.NUMBER)
     digits = min(int(size) if size.isdecimal() else -1, operand.scale)
@@ -227,6 +189,7 @@ def _rounded(one: Operand, size: str = "0") -> Operand:
 
 
 WITH_CONSTANTS: Mapping[str, Callable[..., Operand]] = {
+    "DATE_FORMAT": formatted,
     "LEFT": _left,
     "RIGHT": _right,
     **dict.fromkeys(["SUBSTRING", "SUBSTR", "MID"], _part),
@@ -234,7 +197,6 @@ WITH_CONSTANTS: Mapping[str, Callable[..., Operand]] = {
     "REPLACE": _replaced,
     "SUBSTRING_INDEX": _split,
     "SHA2": _digest_of_size,
-    "DATE_FORMAT": _formatted,
     "ROUND": _rounded,
 }
 """Functions whose first argument alone is computed; the others are constants, as texts."""

@@ -11,6 +11,7 @@ from binlog_connector.schema.parsing.defaults import (
     IMPLICIT_TIMESTAMP,
     SYSTEM_TIME,
     TIME_TYPES,
+    expression_words,
     held_time,
     parse_default,
 )
@@ -93,7 +94,7 @@ class ParsedColumn:
         versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
         default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
-        expression: Of a generated column, see `ColumnDefinition`.
+        expression: Of a generated column, or of a default; see `ColumnDefinition`.
         comment: COMMENT; empty: none.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
         unknown: Attributes of the column that the session decides, and the log does not tell.
@@ -227,7 +228,7 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
     if word in ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "ASCII", "UNICODE", "BYTE"):
         return _charset_attribute(reader, spec, session)
     if word == "GENERATED" or word == "AS":
-        return _generated(reader, spec)
+        return _generated(reader, spec, session)
     if word == "CHECK":
         reader.take()
         check = reader.group()
@@ -236,7 +237,8 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
         return replace(spec, reference=replace(parse_reference(reader, session, "", (spec.name,)), inline=True))
     if word == "DEFAULT":
         reader.take()
-        return replace(spec, default=parse_default(reader, session))
+        default, words = parse_default(reader, session)
+        return replace(spec, default=default, expression=words)
     reader.take()
     if word == "COMMENT":
         reader.accept_symbol("=")
@@ -308,7 +310,7 @@ def _value(reader: TokenReader) -> str:
     return reader.name()
 
 
-def _generated(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
+def _generated(reader: TokenReader, spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
     if reader.accept("GENERATED"):
         reader.accept("ALWAYS")
     if not reader.accept("AS"):
@@ -318,8 +320,7 @@ def _generated(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
         if role == "end":
             reader.accept("END")
         return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
-    words = tuple(f"'{token.text}" if token.kind is TokenKind.STRING else token.text for token in reader.group())
-    return replace(spec, generated=Generated.VIRTUAL, expression=words)
+    return replace(spec, generated=Generated.VIRTUAL, expression=expression_words(reader.group(), session))
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:
@@ -356,7 +357,7 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
         generated=spec.generated,
         zerofill=spec.zerofill,
         compressed=spec.compressed,
-        expression=spec.expression,
+        expression=() if spec.generated is None else spec.expression,
         comment=spec.comment,
         unknown=spec.unknown | unknown,
     )

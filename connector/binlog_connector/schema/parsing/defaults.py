@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.parsing.lexer import Token, TokenKind, TokenReader
+from binlog_connector.schema.parsing.lexer import MODE_ORACLE, Token, TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import charset_name
 from binlog_format.events.charsets import decode_text
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
@@ -48,14 +48,33 @@ _JSON_TEXT = re.compile(r"[ !#-\[\]-~]+", re.ASCII)
 """Texts that no server writes with a backslash; an empty one may be NULL."""
 
 
-def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
-    """Read a default, from after its keyword. Raises `DdlSyntaxError`: a `(` has no end."""
-    if reader.at_symbol("("):
-        inner = TokenReader.of(_bared(reader.group()))
-        default = _simple(inner, session)
-        is_plain = inner.at_end() and not (session.doubles_backslashes and "\\" in default.text)
-        return default if is_plain else EXPRESSION
-    return _simple(reader, session)
+def parse_default(reader: TokenReader, session: StatementSession) -> tuple[DeclaredDefault, tuple[str, ...]]:
+    """Read a default, from after its keyword, and the words of one in parentheses that is an expression.
+
+    The words are as those of `ColumnDefinition.expression`.
+
+    Raises:
+        DdlSyntaxError: A `(` has no end.
+    """
+    if not reader.at_symbol("("):
+        return _simple(reader, session), ()
+    tokens = reader.group()
+    inner = TokenReader.of(_bared(tokens))
+    default = _simple(inner, session)
+    if not inner.at_end() or (session.doubles_backslashes and "\\" in default.text):
+        default = EXPRESSION
+    return default, expression_words(tokens, session) if default.kind is DefaultKind.UNKNOWN else ()
+
+
+def expression_words(tokens: list[Token], session: StatementSession) -> tuple[str, ...]:
+    """`ColumnDefinition.expression`; none where the session's mode gives texts or functions another meaning."""
+    texts = [token.text for token in tokens if token.kind is TokenKind.STRING]
+    changes_texts = session.doubles_backslashes and any("\\" in text for text in texts)
+    # CONCAT, SUBSTR, TRIM and others are Oracle's then.
+    is_unusual = session.sql_mode & MODE_ORACLE or (session.empty_text_is_null and "" in texts)
+    if changes_texts or is_unusual:
+        return ()
+    return tuple(f"'{token.text}" if token.kind is TokenKind.STRING else token.text for token in tokens)
 
 
 def held_time(default: DeclaredDefault, type_name: str, digits: int, session: StatementSession) -> DeclaredDefault:

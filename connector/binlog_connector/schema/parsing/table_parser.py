@@ -220,7 +220,7 @@ def _alter_column(reader: TokenReader, alter: AlterTable, session: StatementSess
     name = column_name(reader)
     if reader.accept("SET", "DEFAULT"):
         # Where the column is no TIMESTAMP, the time zone does not matter.
-        default = replace(parse_default(reader, session), time_zone=session.time_zone)
+        default = replace(parse_default(reader, session)[0], time_zone=session.time_zone)
         alter = replace(alter, defaults=(*alter.defaults, (name, default)))
     elif reader.accept("DROP", "DEFAULT"):
         alter = replace(alter, defaults=(*alter.defaults, (name, None)))

@@ -111,7 +111,7 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
         return whole_numbers(columns.array(expression.text))
     if op in _OF_DATES and len(expression.operands) == 1:
         return _of_dates(expression, columns, count)
-    if op == "UNIX_TIMESTAMP":
+    if op == "UNIX_TIMESTAMP" and expression.operands:
         return _unix_timestamps(expression, columns, count)
     if (op, len(expression.operands)) not in _FUNCTIONS:
         raise NotEvaluatedError(f"{op} is not computed here" if expression.operands else f"a {op} in it")

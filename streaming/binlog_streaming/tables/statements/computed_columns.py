@@ -1,8 +1,11 @@
-"""Generated columns that an ALTER TABLE adds to a table with rows: `computed_columns(context, target, change)`."""
+"""Columns that an ALTER TABLE adds to a table with rows, and computes: `computed_columns(context, target, change)`.
+
+Generated columns, and those whose default is an expression.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComputedColumn:
-    """A new generated column of a target.
+    """A new column of a target, computed of others.
 
     Attributes:
         sources: Columns of the target that it is computed of, by the names that the table has.
@@ -71,20 +74,28 @@ class ComputedColumn:
 def computed_columns(
     context: StatementContext, target: Target, change: TableAltered, alter: AlterTable | None
 ) -> tuple[dict[str, ComputedColumn], dict[str, str]]:
-    """Generated columns that a statement adds, by name, and why others cannot be computed.
+    """Columns that a statement adds and computes, by name, and why others cannot be computed here.
 
     Args:
         alter: The statement; None: it is not one that names columns.
     """
     there = folded_names(target.schema().names) - folded_names((*dropped_columns(target), *change.dropped))
-    names = [fact.name for fact in change.added if fact.generated and folded_name(fact.name) not in there]
-    if not names or alter is None or not has_rows(target):
+    if alter is None:
+        return {}, {}
+    words = {folded_name(added.column.name): added.column.expression for added in alter.changes}
+    names = [
+        fact.name
+        for fact in change.added
+        if (fact.generated or (fact.unknown and words.get(folded_name(fact.name))))
+        and folded_name(fact.name) not in there
+    ]
+    if not names or not has_rows(target):
         return {}, {}
     found: dict[str, ComputedColumn] = {}
     reasons: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = _computed(context, target, alter, name)
+            found[name] = _computed(context, target, alter, name, words[folded_name(name)])
         except NotComputedError as error:
             reasons[name] = error.reason
     for rows in target.read() if found else ():
@@ -96,10 +107,14 @@ def computed_columns(
     return {name: column for name, column in found.items() if name not in reasons}, reasons
 
 
-def _computed(context: StatementContext, target: Target, alter: AlterTable, name: str) -> ComputedColumn:
+def _computed(
+    context: StatementContext, target: Target, alter: AlterTable, name: str, words: tuple[str, ...]
+) -> ComputedColumn:
     before, after = _definitions(context, alter)
     column = next(column for column in after.columns or () if folded_name(column.name) == folded_name(name))
-    generated = GeneratedValues(column, after, context.step.statement.vendor, context.decoding)
+    statement = context.step.statement
+    moment = None if column.generated else statement.moment  # what a generated column holds must not depend on it
+    generated = GeneratedValues(replace(column, expression=words), after, statement.vendor, context.decoding, moment)
     touched = folded_names(
         [
             *(change.column.name for change in alter.changes),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from binlog_connector.schema.expressions.generated_values import GeneratedValues
 from binlog_connector.schema.expressions.operands import NotComputedError
+from binlog_connector.schema.operations import CreateTable
+from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.parsing.lexer import MODE_NO_BACKSLASH_ESCAPES, MODE_ORACLE
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
 from tests.connector.schema.test_ddl import after, table
 
+EMPTY_STRING_IS_NULL = 1 << 32
 TABLE = (
     "CREATE TABLE t (id INT, i INT, b BIGINT, p DECIMAL(10,2), f DOUBLE, y YEAR, ts TIMESTAMP NULL, d DATE,"
     " v VARCHAR(40), w VARCHAR(40) CHARACTER SET latin1, bin VARBINARY(9), z INT ZEROFILL, j JSON, `case` INT,"
@@ -41,9 +48,10 @@ def computed(expression: str, declared: str = "VARCHAR(99)", **columns: pa.Array
         ("v LIKE 'a%'", "not understood"),
         ("`case` + 1", "not understood"),
         ("`a-b` + 1", "not understood"),
-        ("RAND()", "not understood"),
+        ("RAND()", "RAND is not computed"),
         ("RAND(i)", "RAND is not computed"),
-        ("HOUR(NOW())", "not understood"),
+        ("HOUR(NOW())", "NOW is not computed"),
+        ("CONCAT(CURRENT_TIMESTAMP)", "CURRENT_TIMESTAMP is not computed"),
         ("DAYNAME(d)", "DAYNAME is not computed"),
         ("i + ghost", "no column ghost"),
     ],
@@ -70,6 +78,9 @@ def test_expressions_that_are_not_understood_are_named(expression: str, reason: 
         ("CONCAT(IF(i, 1, 2.5))", "VARCHAR(9)", "text of a NUMBER"),
         ("LENGTH(CONCAT(v, w))", "INT", "several|unknown character set"),
         ("JSON_EXTRACT(j, '$.*')", "INT", "path"),
+        ("d + INTERVAL 1 MICROSECOND", "DATETIME(6)", "an INTERVAL in MICROSECOND"),
+        ("d + INTERVAL p DAY", "DATE", "INTERVAL of a number with a fraction"),
+        ("v + INTERVAL 1 DAY", "DATE", "TEXT where a DATE"),
         ("p * p * p * p * p * p * p", "DECIMAL(65,14)", "digits"),
     ],
 )
@@ -107,6 +118,35 @@ def test_null_that_may_be_a_zero_date_is_unknown() -> None:
     found = column.values({"d": days}, 3, doubtful)
     assert found.unknown is not None
     assert (found.array.to_pylist(), found.unknown.tolist()) == ([None, 1, None], [False, False, True])
+
+
+def test_interval_ends_within_the_calendar() -> None:
+    days = [datetime.date(2024, 1, 31), datetime.date(2023, 11, 30), datetime.date(9999, 12, 1), datetime.date(1, 2, 3)]
+    array = pa.array(days, pa.date32())
+    assert computed("d + INTERVAL 1 MONTH", "DATE", d=array) == [
+        datetime.date(2024, 2, 29),
+        datetime.date(2023, 12, 30),
+        "?",
+        datetime.date(1, 3, 3),
+    ]
+    assert computed("DATE_SUB(d, INTERVAL '1' YEAR)", "DATE", d=array)[2:] == [datetime.date(9998, 12, 1), "?"]
+    assert computed("SUBDATE(d, INTERVAL -2 WEEK)", "DATE", d=array)[0] == datetime.date(2024, 2, 14)
+    assert computed("d + INTERVAL 90 SECOND", "DATETIME", d=array)[0] == datetime.datetime(2024, 1, 31, 0, 1, 30)  # noqa: DTZ001
+    assert computed("d + INTERVAL 999999999 YEAR", "DATE", d=array) == ["?"] * 4
+
+
+def test_sessions_that_give_words_another_meaning_leave_none() -> None:
+    def words(text: str, session: StatementSession) -> tuple[str, ...]:
+        (created,) = parse_ddl(f"CREATE TABLE t (v VARCHAR(9), g VARCHAR(9) AS (CONCAT(v, {text})))", session)
+        assert isinstance(created, CreateTable)
+        return created.columns[1].expression
+
+    mariadb, mysql = Vendor.MARIADB, Vendor.MYSQL
+    assert words("'a'", StatementSession("shop", vendor=mariadb)) == ("CONCAT", "(", "v", ",", "'a", ")")
+    assert words("''", StatementSession("shop", vendor=mariadb))
+    assert not words("''", StatementSession("shop", EMPTY_STRING_IS_NULL, vendor=mariadb))
+    assert not words("'a'", StatementSession("shop", MODE_ORACLE, vendor=mariadb))
+    assert not words("'\\'", StatementSession("shop", MODE_NO_BACKSLASH_ESCAPES, vendor=mysql))
 
 
 def test_values_of_another_type_than_the_column_has_are_named() -> None:

@@ -55,7 +55,8 @@ EXPRESSIONS = {
     "BIGINT": [
         "i + 1", "i - u", "i * s", "-i", "u - 1", "i % 7", "i DIV 3", "MOD(b, 10)", "ABS(i)", "s * s * s", "b + b",
         "YEAR(d)", "MONTH(m)", "DAYOFMONTH(d)", "QUARTER(d)", "HOUR(m)", "MINUTE(m)", "SECOND(f)", "WEEKDAY(d)",
-        "DAYOFWEEK(d)", "DAYOFYEAR(d)", "YEAR(d) * 100 + MONTH(d)", "LENGTH(v)", "LENGTH(w)", "CHAR_LENGTH(v)",
+        "DAYOFWEEK(d)", "DAYOFYEAR(d)", "YEAR(d) * 100 + MONTH(d)", "YEAR(d + INTERVAL 6 MONTH)",
+        "LENGTH(v)", "LENGTH(w)", "CHAR_LENGTH(v)",
         "CHAR_LENGTH(CONCAT(v, c))", "IF(i > 0, i, NULL)", "IF(p >= 10.5, 1, 0)",
         "CASE WHEN i IS NULL THEN 0 ELSE i END",
         "CASE s WHEN 1 THEN 10 WHEN 2 THEN 20 END", "IF(e = 'paid', id, NULL)", "IF(v = 'abc', 1, 0)", "v <> 'ABC'",
@@ -77,7 +78,9 @@ EXPRESSIONS = {
         "UPPER(w)", "LEFT(v, 3)", "RIGHT(v, 3)", "SUBSTRING(v, 2)", "SUBSTR(v, 2, 3)", "MID(x, 1, 5)", "TRIM(v)",
         "LTRIM(v)", "RTRIM(v)", "REVERSE(v)", "REPLACE(v, 'a', 'bb')", "SUBSTRING_INDEX(v, '@', -1)",
         "SUBSTRING_INDEX(x, ',', 2)", "LPAD(id, 8, '0')", "MD5(v)", "SHA1(CONCAT(i, v))", "SHA2(v, 256)", "MD5(w)",
-        "DATE_FORMAT(m, '%Y-%m-%d %H:%i:%s')", "DATE_FORMAT(d, '%Y%m')", "JSON_UNQUOTE(JSON_EXTRACT(j, '$.s'))",
+        "DATE_FORMAT(m, '%Y-%m-%d %H:%i:%s')", "DATE_FORMAT(d, '%Y%m')",
+        "CONCAT(d + INTERVAL 1 DAY, m + INTERVAL 1 HOUR)",
+        "JSON_UNQUOTE(JSON_EXTRACT(j, '$.s'))",
         "JSON_VALUE(j, '$.s')", "JSON_VALUE(j, '$.l[0]')", "JSON_UNQUOTE(JSON_EXTRACT(j, '$.z'))", "IFNULL(v, 'none')",
         "IF(s > 0, v, x)", "CASE e WHEN 'new' THEN 'n' ELSE v END", "e", "i", "p", "q", "d", "c", "CAST(i AS CHAR)",
         "CONCAT(p * 2, q + 1)", "CONCAT(i DIV 2, s % 3)", "CONCAT(IF(i > 0, 1, 2.50))", "j",
@@ -87,9 +90,15 @@ EXPRESSIONS = {
     "TEXT": ["CONCAT(v, w, x)", "x"],
     "VARCHAR(80) CHARACTER SET latin1": ["w", "v", "CONCAT(i, w)"],
     "BINARY(16)": ["UNHEX(MD5(v))", "UNHEX(MD5(CONCAT(i, '|', v)))"],
-    "DATE": ["d", "DATE(m)", "DATE(f)", "CAST(m AS DATE)"],
-    "DATETIME": ["m", "IF(i > 0, m, NULL)"],
-    "DATETIME(6)": ["f", "m"],
+    "DATE": [
+        "d", "DATE(m)", "DATE(f)", "CAST(m AS DATE)", "m", "d + INTERVAL 1 DAY", "DATE_ADD(d, INTERVAL 1 MONTH)",
+        "d - INTERVAL 2 WEEK", "DATE_SUB(d, INTERVAL 1 QUARTER)", "d + INTERVAL s YEAR", "DATE(m) + INTERVAL i DAY",
+    ],
+    "DATETIME": [
+        "m", "IF(i > 0, m, NULL)", "d", "m + INTERVAL 30 DAY", "m - INTERVAL i MINUTE", "d + INTERVAL 36 HOUR",
+        "DATE_ADD(m, INTERVAL '3' MONTH)", "m + INTERVAL s MONTH", "m - INTERVAL u SECOND",
+    ],
+    "DATETIME(6)": ["f", "m", "f + INTERVAL 1 SECOND", "ADDDATE(f, INTERVAL -1 YEAR)", "SUBDATE(f, INTERVAL b DAY)"],
 }  # fmt: skip
 """Expressions by the types of their columns."""
 REFUSED = object()

@@ -151,9 +151,9 @@ def test_table_like_one_with_another_key(tmp_path: Path, begin: str, is_known: b
 @pytest.mark.parametrize(
     ("alter", "name"),
     [
-        ("ADD c INT NOT NULL DEFAULT (a + 5), DROP PRIMARY KEY, ADD PRIMARY KEY (c)", "c"),
-        ("ADD c INT NOT NULL DEFAULT (a + 5); ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (a, c)", "c"),
-        ("ADD c INT NOT NULL DEFAULT (a + 5), DROP PRIMARY KEY, ADD UNIQUE (c)", "c"),
+        ("ADD c INT NOT NULL DEFAULT (a ^ 5), DROP PRIMARY KEY, ADD PRIMARY KEY (c)", "c"),
+        ("ADD c INT NOT NULL DEFAULT (a ^ 5); ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (a, c)", "c"),
+        ("ADD c INT NOT NULL DEFAULT (a ^ 5), DROP PRIMARY KEY, ADD UNIQUE (c)", "c"),
         ("ADD SYSTEM VERSIONING", "row_start"),
     ],
 )
