@@ -1,24 +1,24 @@
 """Targets whose tables are files and commits that name them, as those of Delta and Iceberg: `FilesTarget`.
 
+New Parquet files of one partition of a table, one after the other, each until it has its size: `SizedFiles`.
+
 One commit of several of them, where the format has that: `JointCommit`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from binlog_streaming.lake.change import File, TableFiles, check_defaults, check_generated
 from binlog_streaming.lake.commit_id import WriteCost
 from binlog_streaming.lake.evolution import cast_rows
 from binlog_streaming.lake.key_lookup import found_rows
-from binlog_streaming.lake.merge import (
-    remove_rows,
-    supersede,
-    supersede_part,
-    superseded_by_later_part,
-)
+from binlog_streaming.lake.merge import remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.target import Target, TargetFactory
 from binlog_streaming.settings.choices import Merge
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from binlog_format.kernels import Int64s
     from binlog_streaming.lake.change import Change, Contradictions
@@ -209,3 +209,75 @@ class JointCommit(ABC, Generic[Waiting]):
     @abstractmethod
     def maintain(self, waiting: Waiting) -> None:
         """Do the maintenance of a target that is due after its commits, which have been made."""
+
+
+ROW_GROUP_BYTES = 32 << 20
+"""Rows that are written at once, as they are in memory; two such parts are in memory while a file is written."""
+
+
+class SizedFiles(ABC, Generic[File]):
+    """Writes rows; a format says what its files are. *file_size*: in bytes."""
+
+    def __init__(self, file_size: int) -> None:
+        self._file_size = file_size
+        self._group_bytes = max(1, min(ROW_GROUP_BYTES, file_size // 2))
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._written: list[File] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    @abstractmethod
+    def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Begin a file; *rows* are its first ones."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes of the open file so far."""
+
+    @abstractmethod
+    def _end(self, writer: pq.ParquetWriter) -> File:
+        """End the open file, which has its footer."""
+
+    def _in_file(self, rows: pa.Table) -> pa.Table:
+        """Rows as files have them."""
+        return rows
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        # They may be more than all that is wanted.
+        step = max(1, rows.num_rows * self._group_bytes // (4 * max(rows.nbytes, 1)))
+        for start in range(0, rows.num_rows, step):
+            piece = rows.slice(start, step)
+            self._waiting.append(piece)
+            self._waiting_bytes += piece.nbytes
+            if self._waiting_bytes >= self._group_bytes:
+                self._flush()
+                if self._size() >= self._file_size:
+                    self._end_file()
+
+    def close(self) -> list[File]:
+        """End the last file; facts of all of them."""
+        if self._waiting:
+            self._flush()
+        self._end_file()
+        return self._written
+
+    def close_writer(self) -> None:
+        """Let go of an open file that nobody wants."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and raises
+                writer.close()
+
+    def _flush(self) -> None:
+        rows = self._in_file(pa.concat_tables(self._waiting))
+        if self._writer is None:
+            self._writer = self._begin(rows)
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _end_file(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._written.append(self._end(self._writer))
+            self._writer = None

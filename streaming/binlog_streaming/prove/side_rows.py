@@ -20,9 +20,8 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.prove.rows import BUCKETS, Rows, Sums
 from binlog_streaming.settings.choices import Deletes, Mode
-from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, chunk_source
 from binlog_streaming.snapshot.marks import Bounds
-from binlog_streaming.snapshot.sql_text import quoted, table_sql
+from binlog_streaming.snapshot.sql_text import bound_of, bound_statement, chunk_source, quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,8 +15,7 @@ from binlog_connector.schema.stated_definitions import (
     STATEMENT,
     TIME_ZONE,
 )
-from binlog_streaming.snapshot.chunk_sql import KeyColumn, key_column
-from binlog_streaming.snapshot.sql_text import table_sql, text_of
+from binlog_streaming.snapshot.sql_text import KeyColumn, key_column, table_sql, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

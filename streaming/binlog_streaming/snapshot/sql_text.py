@@ -1,19 +1,42 @@
-"""Names as SQL text: `quoted`, `table_sql`, `name_list`; values of answers: `text_of`.
+"""SQL of snapshots. Names: `quoted`, `table_sql`, `name_list`; values of answers: `text_of`.
 
-Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`,
-`log_status_statement`.
+Differences between MariaDB and MySQL: `prepare_session`, `locking_clause`, `logged_place`, `log_status_statement`.
+
+The statements of a chunk: `bound_statement`, its end; `rows_statement` logs its rows, `select_statement` reads.
+
+The comparison of a key with a bound is written out, `a > x OR (a = x AND b > y)`: of the row form `(a, b) > (x, y)` the
+servers make no range of an index.
+
+Comparison of a key's column with a bound that was kept as text: `key_column(...)` -> `KeyColumn`.
+
+A condition for rows, as SQL: `condition_sql`.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.predicate_parser import (
+    ColumnComparison,
+    Conjunction,
+    Likeness,
+    Membership,
+    Negation,
+    Nullness,
+    ValueComparison,
+)
 from binlog_format.vendor import MYSQL_LOG_STATUS_SINCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from binlog_streaming.server.session import ServerSession
+    from binlog_connector.rules.predicate_parser import Condition, Literal
+    from binlog_streaming.server.session import Row, ServerSession
+    from binlog_streaming.snapshot.marks import Bounds
+    from binlog_streaming.snapshot.source_table import Key, SourceTable
 
 
 LOCK_WAIT_SECONDS = 1
@@ -84,3 +107,171 @@ def table_sql(schema: str, table: str) -> str:
 def name_list(names: Iterable[str]) -> str:
     """Names with commas between them."""
     return ", ".join(quoted(name) for name in names)
+
+
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"})
+_TEXTS = frozenset({"char", "varchar"})
+_BYTES = frozenset({"binary", "varbinary"})
+_QUOTED = frozenset({"date", "datetime", "timestamp", "time", "uuid", "inet4", "inet6"})
+_TYPE = re.compile(r"\w+")
+_HEX = re.compile(r"(?:[0-9A-F]{2})*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+_QUOTABLE = re.compile(r"[0-9A-Fa-f:. -]+")
+
+
+class BoundForm(Enum):
+    """Text form of a key's value."""
+
+    NUMBER = _NUMBER
+    """Text as the server prints it."""
+    QUOTED = _QUOTABLE
+    """Text as the server prints it: dates, times, UUIDs, addresses."""
+    HEX = _HEX
+    """Its bytes, in the column's character set."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a key.
+
+    Attributes:
+        form: How values are kept as text.
+        expression: SQL that gives this text.
+        introducer: What comes before the bytes of a literal, for example `_latin1`; empty: nothing.
+    """
+
+    name: str
+    form: BoundForm
+    expression: str
+    introducer: str = ""
+
+    def literal(self, bound: str) -> str:
+        """SQL for a value that `expression` gave; compared with the column it has the column's collation.
+
+        Raises:
+            ValueError: It cannot be one.
+        """
+        if self.form.value.fullmatch(bound) is None:
+            raise ValueError(f"{self.name}: not a bound of its type")
+        match self.form:
+            case BoundForm.NUMBER:
+                return bound
+            case BoundForm.QUOTED:
+                return f"'{bound}'"
+            case BoundForm.HEX:
+                return f"{self.introducer} X'{bound}'"
+
+
+def key_column(name: str, column_type: str, character_set: str | None) -> KeyColumn | None:
+    """Choose the form of a column's bounds; None: chunks cannot be cut by columns of its type.
+
+    ENUM and SET are ordered by numbers; compared with a number the servers read the whole index.
+    """
+    found = _TYPE.match(column_type.lower())
+    base, sql = found[0] if found else "", quoted(name)
+    if base in _NUMBERS:
+        return KeyColumn(name, BoundForm.NUMBER, f"CAST({sql} AS CHAR)")
+    if base == "float":
+        # As FLOAT the server prints 6 digits.
+        return KeyColumn(name, BoundForm.NUMBER, f"CAST(CAST({sql} AS DOUBLE) AS CHAR)")
+    if base == "bit":
+        return KeyColumn(name, BoundForm.NUMBER, f"CAST({sql} + 0 AS CHAR)")
+    if base in _QUOTED:
+        return KeyColumn(name, BoundForm.QUOTED, f"CAST({sql} AS CHAR)")
+    if base in _TEXTS and character_set is not None:
+        return KeyColumn(name, BoundForm.HEX, f"HEX({sql})", f"_{character_set}")
+    if base in _BYTES:
+        return KeyColumn(name, BoundForm.HEX, f"HEX({sql})", "_binary")
+    return None
+
+
+def bound_statement(table: SourceTable, key: Key, after: Sequence[str] | None, size: int) -> str:
+    """A query for the key of the *size*-th row after *after*, as text; no row: there are fewer."""
+    expressions = ", ".join(column.expression for column in key.columns)
+    return (
+        f"SELECT {expressions} FROM {_indexed(table, key)}{_where(after and [_after(key.columns, after)])}"
+        f" ORDER BY {name_list(key.names)} LIMIT 1 OFFSET {size - 1}"
+    )
+
+
+def bound_of(rows: Sequence[Row]) -> tuple[str, ...] | None:
+    """The key that a `bound_statement` has given; None: there are fewer rows."""
+    return tuple(map(text_of, rows[0])) if rows else None
+
+
+def rows_statement(
+    table: SourceTable, shadow: str, bounds: Bounds, locking: str, condition: Condition | None = None
+) -> str:
+    """Copy a chunk's rows for which *condition* is true into *shadow* (a full name in SQL), under shared locks."""
+    selected = select_statement(table, bounds, condition)
+    return f"INSERT INTO {shadow} ({name_list(table.column_names)}) {selected} {locking}"
+
+
+def select_statement(table: SourceTable, bounds: Bounds, condition: Condition | None = None) -> str:
+    """A query for the rows of a range of keys (those for which *condition* is true), all columns, in no order."""
+    return f"SELECT {name_list(table.column_names)} FROM {chunk_source(table, bounds, condition)}"
+
+
+def chunk_source(table: SourceTable, bounds: Bounds, condition: Condition | None = None) -> str:
+    """SQL after FROM for the rows of a chunk: the table, the index, and the condition."""
+    conditions = [] if condition is None else [condition_sql(condition)]
+    if table.key is None:
+        return f"{table_sql(table.schema, table.name)}{_where(conditions)}"
+    if bounds.after is not None:
+        conditions.append(_after(table.key.columns, bounds.after))
+    if bounds.through is not None:
+        conditions.append(_compared(table.key.columns, bounds.through, "<", "<="))
+    return f"{_indexed(table, table.key)}{_where(conditions)}"
+
+
+def _indexed(table: SourceTable, key: Key) -> str:
+    # Estimates that are out of date must not make a chunk a scan of the table.
+    return f"{table_sql(table.schema, table.name)} FORCE INDEX ({quoted(key.index)})"
+
+
+def _where(conditions: Sequence[str] | None) -> str:
+    return f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
+
+
+def _after(columns: Sequence[KeyColumn], bound: Sequence[str]) -> str:
+    return _compared(columns, bound, ">", ">")
+
+
+def _compared(columns: Sequence[KeyColumn], bound: Sequence[str], operator: str, last: str) -> str:
+    column, literal = quoted(columns[0].name), columns[0].literal(bound[0])
+    if len(columns) == 1:
+        return f"{column} {last} {literal}"
+    rest = _compared(columns[1:], bound[1:], operator, last)
+    return f"{column} {operator} {literal} OR ({column} = {literal} AND ({rest}))"
+
+
+def condition_sql(condition: Condition) -> str:
+    """SQL of a parsed condition: names and literals are written anew, so nothing else gets into a statement."""
+    match condition:
+        case Negation():
+            return f"NOT ({condition_sql(condition.condition)})"
+        case Conjunction():
+            joint = " OR " if condition.is_any else " AND "
+            return joint.join(f"({condition_sql(part)})" for part in condition.conditions)
+        case Nullness():
+            return f"{quoted(condition.column.name)} IS NULL"
+        case Likeness():
+            return f"{quoted(condition.column.name)} LIKE {_literal(condition.pattern)}"
+        case Membership():
+            return f"{quoted(condition.column.name)} IN ({', '.join(map(_literal, condition.literals))})"
+        case ColumnComparison():
+            return f"{quoted(condition.column.name)} {condition.operator} {quoted(condition.other.name)}"
+        case ValueComparison():
+            return f"{quoted(condition.column.name)} {condition.operator} {_literal(condition.literal)}"
+
+
+def _literal(literal: Literal) -> str:
+    match literal.value:
+        case bool():
+            return str(literal.value).upper()
+        case str():
+            return f"_utf8mb4 X'{literal.value.encode().hex()}'"  # whatever sql_mode says of backslashes
+        case bytes():
+            return f"X'{literal.value.hex()}'"
+        case _:
+            return f"{literal.value:f}"

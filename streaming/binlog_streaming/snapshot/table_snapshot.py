@@ -27,7 +27,6 @@ from binlog_streaming.server.session import (
     named_error,
     number_of,
 )
-from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, rows_statement
 from binlog_streaming.snapshot.marks import FILTER, NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import (
@@ -38,7 +37,15 @@ from binlog_streaming.snapshot.source_table import (
     read_columns,
     read_engine,
 )
-from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause, logged_place, table_sql
+from binlog_streaming.snapshot.sql_text import (
+    LOCK_WAIT_SECONDS,
+    bound_of,
+    bound_statement,
+    locking_clause,
+    logged_place,
+    rows_statement,
+    table_sql,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,8 +30,7 @@ from binlog_format.errors import BinlogError, DataLossError, OptionError, StartE
 from binlog_format.views.changes import ChangesView
 from binlog_lab.simulator.structured.program import FIRST_NS, LoggingProgram
 from binlog_streaming.cli.logs import changes, tail
-from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
-from binlog_streaming.cli.logs.tail_view import TailView
+from binlog_streaming.cli.logs.tail_view import EventLines, Saving, TailView
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES, corpus
 

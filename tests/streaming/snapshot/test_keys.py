@@ -102,7 +102,7 @@ def reads(session: ServerSession) -> int:
 
 def chunk_rows(session: ServerSession, table: SourceTable, bounds: Bounds) -> list[int]:
     """Numbers of the rows that a chunk has, by a statement like that of the chunk."""
-    from binlog_streaming.snapshot.chunk_sql import rows_statement
+    from binlog_streaming.snapshot.sql_text import rows_statement
 
     statement = rows_statement(table, "shadow", bounds, "")
     source = statement[statement.index(" FROM ") :]

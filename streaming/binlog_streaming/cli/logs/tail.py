@@ -21,7 +21,7 @@ from binlog_format.names import folds_table_names
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter, as_folded
 from binlog_streaming.cli.logs.ranges import StartOption
-from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
+from binlog_streaming.cli.logs.tail_view import EventLines, Saving
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     LowerCaseOption,

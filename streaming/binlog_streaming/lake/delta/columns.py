@@ -24,8 +24,7 @@ from binlog_streaming.lake.delta.features import (
     is_widening,
     named_features,
 )
-from binlog_streaming.lake.delta.mapping import mapped
-from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES
+from binlog_streaming.lake.delta.mapping import ROW_ID_FEATURES, mapped
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless
 

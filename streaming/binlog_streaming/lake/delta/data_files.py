@@ -32,8 +32,8 @@ from binlog_streaming.lake.evolution import (
     whole_variants,
     with_identity,
 )
+from binlog_streaming.lake.files_target import SizedFiles
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.lake.sized_files import SizedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -37,7 +37,7 @@ from binlog_streaming.lake.delta.checkpoints import (
     log_files,
     readable_checkpoint,
 )
-from binlog_streaming.lake.delta.row_tracking import ROWS_KEPT, with_row_ids
+from binlog_streaming.lake.delta.mapping import ROWS_KEPT, with_row_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -41,11 +41,9 @@ from binlog_streaming.lake.delta.log import (
     newest_log,
     recent_information,
 )
-from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
+from binlog_streaming.lake.delta.maintenance import maintain, retention_properties, table_upgrade
 from binlog_streaming.lake.delta.managed_store import ManagedStore
-from binlog_streaming.lake.delta.mapping import file_columns
-from binlog_streaming.lake.delta.row_tracking import row_id_properties
-from binlog_streaming.lake.delta.table_upgrade import table_upgrade
+from binlog_streaming.lake.delta.mapping import file_columns, row_id_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.storage.store import looking_at

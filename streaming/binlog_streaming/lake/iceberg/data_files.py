@@ -21,12 +21,11 @@ from pyiceberg.table.locations import load_location_provider
 
 from binlog_streaming.lake.evolution import check_values, dictionary_columns
 from binlog_streaming.lake.file_reader import FileReader
-from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, IcebergReadColumns, opened_file
+from binlog_streaming.lake.files_target import SizedFiles
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
-from binlog_streaming.lake.iceberg.schema import file_schema
+from binlog_streaming.lake.iceberg.schema import IDENTITY_FIELDS, IcebergReadColumns, file_schema, opened_file
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
-from binlog_streaming.lake.sized_files import SizedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,8 +16,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from binlog_streaming.lake.file_reader import KEY_ROWS
-from binlog_streaming.lake.iceberg.file_columns import IcebergReadColumns, integer_bounds, opened_file
-from binlog_streaming.lake.iceberg.schema import arrow_schema, with_schema
+from binlog_streaming.lake.iceberg.schema import (
+    IcebergReadColumns,
+    arrow_schema,
+    integer_bounds,
+    opened_file,
+    with_schema,
+)
 from binlog_streaming.lake.key_lookup import KeyLookup, key_cover, meeting
 from binlog_streaming.lake.row_values import comparable_table
 

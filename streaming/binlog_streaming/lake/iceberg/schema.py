@@ -3,26 +3,57 @@
 A column is its field id; the name is only what it is called now. So a column that is renamed or widened keeps its id,
 and files from before are read rightly; one whose type becomes another gets a new id, and so does one that takes the
 name of a column that went away: files from before have nothing for it.
+
+Columns of a data file: `IcebergReadColumns` makes them those that the table has now, found by their ids.
 """
 
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
-from pyiceberg.schema import Schema, assign_fresh_schema_ids, make_compatible_name, sanitize_column_names
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
+from pyiceberg.io.pyarrow import (
+    ArrowAccessor,
+    ArrowProjectionVisitor,
+    UnsupportedPyArrowTypeException,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
+from pyiceberg.schema import (
+    Schema,
+    assign_fresh_schema_ids,
+    make_compatible_name,
+    prune_columns,
+    sanitize_column_names,
+    visit_with_partner,
+)
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+)
 
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.names import folded_name, folded_names
+from binlog_streaming.lake.evolution import IDENTITY, cast_to_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
 
     from binlog_streaming.lake.evolution import SchemaChange
@@ -198,3 +229,65 @@ def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
     """The table with other columns, as files are written for it that get there together with them."""
     schemas = [*metadata.schemas, schema]
     return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})
+
+
+IDENTITY_FIELDS = (
+    NestedField(2147483540, "_row_id", LongType(), required=False),
+    NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
+)
+"""Id of a version 3 row, and the number of the commit that changed it last; null: both follow from file and place."""
+
+
+class IcebergReadColumns:
+    """See `ReadColumns`; the columns of `IDENTITY` are `IDENTITY_FIELDS` in files."""
+
+    def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
+        self._wanted = wanted
+        fields = dict(zip(IDENTITY.names, IDENTITY_FIELDS, strict=True))
+        fields |= {field.name: field for field in metadata.schema().fields}
+        self._schema = Schema(*(fields[name] for name in wanted.names))
+        version = metadata.format_version
+        in_file = pyarrow_to_schema(
+            there, metadata.name_mapping(), downcast_ns_timestamp_to_us=version < 3, format_version=version
+        )
+        numbers = {
+            number
+            for number in self._schema.field_ids
+            if not isinstance(self._schema.find_type(number), (MapType, ListType))
+        }
+        read = prune_columns(in_file, numbers, select_full_types=False)
+        self.are_there = bool(read.fields)
+        self.names = [column.name for column in read.fields] or there.names[:1]
+        # The values of these are the partition's, in files that came from elsewhere.
+        partitions = {
+            field.source_id: file.partition[place]
+            for place, field in enumerate(metadata.specs()[file.spec_id].fields)
+            if isinstance(field.transform, IdentityTransform) and field.source_id not in in_file.field_ids
+        }
+        self._visitor = ArrowProjectionVisitor(
+            read, version < 3, projected_missing_fields=partitions, allow_timestamp_tz_mismatch=True
+        )
+        self._accessor = ArrowAccessor(read)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See `ReadColumns`."""
+        shaped = visit_with_partner(self._schema, batch, self._visitor, self._accessor)
+        assert isinstance(shaped, pa.StructArray)
+        return cast_to_schema(pa.RecordBatch.from_arrays(shaped.flatten(), names=self._wanted.names), self._wanted)
+
+
+@contextmanager
+def opened_file(io: FileIO, file: DataFile) -> Iterator[pq.ParquetFile]:
+    """A data file or delete file, open."""
+    # Spark may keep times in 96 bits; in nanoseconds most years would not be there.
+    with io.new_input(file.file_path).open() as opened:
+        yield pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
+
+
+def integer_bounds(file: DataFile, number: int) -> tuple[int, int] | None:
+    """Least and greatest value of a column of integers; None: they are not recorded."""
+    # A column that was widened has shorter ones in its old files.
+    low, high = ((bounds or {}).get(number) for bounds in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None:
+        return None
+    return int.from_bytes(low, "little", signed=True), int.from_bytes(high, "little", signed=True)

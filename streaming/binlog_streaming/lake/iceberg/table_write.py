@@ -20,8 +20,7 @@ from binlog_streaming.lake.iceberg.data_files import (
     IcebergFileReader,
     remove_files,
 )
-from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, integer_bounds
-from binlog_streaming.lake.iceberg.schema import arrow_schema, with_schema
+from binlog_streaming.lake.iceberg.schema import IDENTITY_FIELDS, arrow_schema, integer_bounds, with_schema
 from binlog_streaming.lake.iceberg.table_files import (
     IcebergVectorFile,
     LiveFile,

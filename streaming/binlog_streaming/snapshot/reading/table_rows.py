@@ -29,10 +29,10 @@ from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns, null_key
 from binlog_streaming.server.raw_rows import RawRows
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, select_statement
 from binlog_streaming.snapshot.marks import Bounds
 from binlog_streaming.snapshot.reading.wire_columns import image_layout, wire_table
 from binlog_streaming.snapshot.reading.wire_kernels import write_images
+from binlog_streaming.snapshot.sql_text import bound_of, bound_statement, select_statement
 from binlog_streaming.tables.rows_step import RowsContent, changelog_batch, target_schema
 
 if TYPE_CHECKING:

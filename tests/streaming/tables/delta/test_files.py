@@ -114,7 +114,7 @@ def test_rows_are_read_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Of a file that lacks a column, and has another narrower; only row groups that hold one are read."""
     monkeypatch.setattr("binlog_streaming.lake.file_reader.BATCH_ROWS", 7)
     monkeypatch.setattr("binlog_streaming.lake.file_reader.KEY_ROWS", 30)
-    monkeypatch.setattr("binlog_streaming.lake.sized_files.ROW_GROUP_BYTES", 200)
+    monkeypatch.setattr("binlog_streaming.lake.files_target.ROW_GROUP_BYTES", 200)
     files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1 << 20)
     files.write(numbers(*range(100)))
     (add,) = files.close()

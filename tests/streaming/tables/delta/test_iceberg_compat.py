@@ -18,8 +18,7 @@ from binlog_streaming.lake.delta import log as log_module
 from binlog_streaming.lake.delta.actions import Metadata, Protocol
 from binlog_streaming.lake.delta.columns import created
 from binlog_streaming.lake.delta.features import features, named_features, with_properties
-from binlog_streaming.lake.delta.mapping import NESTED_IDS, mapped
-from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, row_id_properties
+from binlog_streaming.lake.delta.mapping import NESTED_IDS, ROW_ID_FEATURES, mapped, row_id_properties
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import IDENTITY, SchemaChange
 from binlog_streaming.settings import Json, Merge, Sink

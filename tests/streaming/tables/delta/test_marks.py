@@ -190,7 +190,7 @@ class TestMarking:
     def test_many_rows_of_many_row_groups(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("binlog_streaming.lake.file_reader.KEY_ROWS", 1000)
         monkeypatch.setattr("binlog_streaming.lake.file_reader.BATCH_ROWS", 700)
-        monkeypatch.setattr("binlog_streaming.lake.sized_files.ROW_GROUP_BYTES", 20_000)
+        monkeypatch.setattr("binlog_streaming.lake.files_target.ROW_GROUP_BYTES", 20_000)
         place = Variant.VECTORS.place(tmp_path)
         model = dict.fromkeys(range(5000), "x")
         place.append(0, numbers(*model), MIRROR_COMMIT_ID)

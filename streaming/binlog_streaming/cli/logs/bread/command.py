@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from binlog_format.structured.text.lines import LineWriter
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.arguments import BreadArguments
-    from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
+    from binlog_streaming.cli.logs.bread.streams import BreadSink, OnDamage
 
 WRONG_USE = 1
 CANNOT_OPEN = 2
@@ -115,7 +115,7 @@ def _text_sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSi
         from binlog_streaming.cli.logs.bread.sorting import SortedSink
 
         return SortedSink(_writer(arguments), on_damage)
-    from binlog_streaming.cli.logs.bread.sinks import TextSink
+    from binlog_streaming.cli.logs.bread.streams import TextSink
 
     return TextSink(_writer(arguments), on_damage)
 
@@ -123,7 +123,7 @@ def _text_sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSi
 def _writer(arguments: BreadArguments) -> LineWriter:
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.lines import LineWriter
-    from binlog_streaming.cli.logs.bread.sinks import severity_colors
+    from binlog_streaming.cli.logs.bread.streams import severity_colors
 
     return LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
 

@@ -14,7 +14,7 @@ from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.event_log import event_times
 from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.views.view import LogsView, chosen
-from binlog_streaming.cli.logs.bread.sinks import BreadSink
+from binlog_streaming.cli.logs.bread.streams import BreadSink
 from binlog_streaming.cli.output import write_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
-    from binlog_streaming.cli.logs.bread.sinks import OnDamage
+    from binlog_streaming.cli.logs.bread.streams import OnDamage
 
 
 class PassingSink(BreadSink):

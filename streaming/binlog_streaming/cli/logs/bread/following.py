@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from binlog_format.structured.scan import EntryScanner
-    from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
+    from binlog_streaming.cli.logs.bread.streams import BreadSink, OnDamage
 
 _COMPARED = 4096
 """Bytes before a place that tell if a file is still the one that was read up to there."""

@@ -15,8 +15,7 @@ from binlog_format.messages import count_text
 from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.views.view import HELD_SIZE_MAX, chosen
-from binlog_streaming.cli.logs.bread.sinks import PAUSE_SECONDS, BreadSink, event_lines
-from binlog_streaming.cli.logs.bread.streams import LogDamage
+from binlog_streaming.cli.logs.bread.streams import PAUSE_SECONDS, BreadSink, LogDamage, event_lines
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.lines import Lines, LineWriter
     from binlog_format.structured.views.event_filter import EventFilter
-    from binlog_streaming.cli.logs.bread.sinks import OnDamage
+    from binlog_streaming.cli.logs.bread.streams import OnDamage
 
 RUN_SIZE = 32 << 20
 """Bytes of lines that are sorted in memory; more are sorted in parts, in a file that has no name."""
