@@ -19,7 +19,7 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
+from binlog_streaming.jobs.replay_run import ReplayRequest, plan_replay
 from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownValues
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_streaming.jobs.replay.replay import Replay
+    from binlog_streaming.jobs.replay_run import Replay
     from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.tables.division import Tasks
     from binlog_streaming.tables.evidence_watch import Watched

@@ -17,7 +17,7 @@ from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset, state_of
-from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
+from binlog_streaming.jobs.replay_run import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint, Target
 from binlog_streaming.settings import load_job

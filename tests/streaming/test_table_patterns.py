@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.jobs.replay.tables import without_tables
+from binlog_streaming.jobs.replay_tables import without_tables
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from binlog_lab.demo.servers.lake_servers import LakeServers, fetch_servers
 from binlog_lab.demo.sources import DemoLogSource, WorkloadSource
 from binlog_lab.demo.state import DemoMarkKind, DemoState
 from binlog_lab.demo.view import DemoView
-from binlog_streaming.lake.storage.table_places import target_uri
+from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.settings import Begin, Mode, TableFormat, load_job
 from binlog_streaming.settings.text import job_text
 

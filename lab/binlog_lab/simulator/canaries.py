@@ -33,12 +33,12 @@ from binlog_streaming.event_tables import run as event_tables_run
 from binlog_streaming.event_tables.run import EventBatch, EventTablesRun
 from binlog_streaming.job_state.checkpoint import end_batch
 from binlog_streaming.jobs import switch
+from binlog_streaming.lake import folder_store
+from binlog_streaming.lake.bucket_store import BucketStore
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.key_lookup import KeyRuns
-from binlog_streaming.lake.storage import folder_store
-from binlog_streaming.lake.storage.bucket_store import BucketStore
-from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.lake.target import Target
 from binlog_streaming.modes import mirror
 from binlog_streaming.plan import plan

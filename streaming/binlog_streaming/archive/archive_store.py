@@ -18,8 +18,8 @@ from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, ManifestPar
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StorageError, storage_error
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
-from binlog_streaming.lake.storage.store import UNFINISHED
-from binlog_streaming.lake.storage.table_places import store_by_environment
+from binlog_streaming.lake.store import UNFINISHED
+from binlog_streaming.lake.table_places import store_by_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -24,7 +24,7 @@ from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, reconciled
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
-from binlog_streaming.lake.storage.table_places import path_part
+from binlog_streaming.lake.table_places import path_part
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode

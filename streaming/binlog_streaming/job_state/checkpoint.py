@@ -29,7 +29,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import AccessError, OptionError, StorageError, storage_error
 from binlog_format.messages import visible_json
 from binlog_format.position import Place
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.settings.publish_model import PublishJob
 from binlog_streaming.settings.source_models import EventTablesJob, TopicTablesJob
 

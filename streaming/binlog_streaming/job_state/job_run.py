@@ -26,7 +26,7 @@ from binlog_format.errors import StorageError, storage_error
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import require_places, state_of
 from binlog_streaming.job_state.switch_journal import complete_switch
-from binlog_streaming.lake.storage.folder_store import sync_folder
+from binlog_streaming.lake.folder_store import sync_folder
 from binlog_streaming.settings.model import Job
 
 if TYPE_CHECKING:

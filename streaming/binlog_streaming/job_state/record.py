@@ -18,7 +18,7 @@ from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import DATABASE_STATE_FILE, read_checkpoint, state_of
-from binlog_streaming.lake.storage.table_places import target_uri
+from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.choices import Mode

@@ -1,1 +1,1 @@
-"""Jobs: what they remember, and what is asked of them beside running."""
+"""Jobs: what they remember, what is asked of them beside running, and replays: tables made anew."""

@@ -25,7 +25,7 @@ class LeftOutColumns(NamedTuple):
     """Columns that images leave out.
 
     Attributes:
-        unknown: Names of those whose values are not known, see `modes.partial.absent_columns`.
+        unknown: Names of those whose values are not known, see `modes.absent_columns`.
         generated: Those among them that are known to be generated.
         any: Whether images leave any column out.
     """

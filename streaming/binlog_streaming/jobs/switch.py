@@ -111,7 +111,7 @@ class Switch:
             StorageError: `IN_USE`: the job runs.
         """
         if self.before.unfinished is not None and isinstance(self.job, Job):
-            from binlog_streaming.jobs.replay.replay import ending_at  # a circle, without a need for it
+            from binlog_streaming.jobs.replay_run import ending_at  # a circle, without a need for it
 
             path = self.path if self.is_same_log else self.before.path
             run(ending_at(_reading(self.job, path), self.before.offset.position))

@@ -21,7 +21,7 @@ from binlog_streaming.jobs.touched_tables import TouchedTables
 from binlog_streaming.lake.commit_id import CommitId, commit_id_of
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
-from binlog_streaming.lake.storage.table_places import target_uri
+from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.choices import Begin, Deletes, Mode

@@ -1,1 +1,1 @@
-"""Tables in the lake, whatever their format: what is in them, and how one commit changes it."""
+"""Tables in the lake, whatever their format: their content, commits, and the stores of their files."""

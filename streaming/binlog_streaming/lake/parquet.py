@@ -22,8 +22,8 @@ from binlog_connector.crash_points import reached
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId
 from binlog_streaming.lake.evolution import cast_rows, cast_to_schema
-from binlog_streaming.lake.storage.store import UNFINISHED, looking_at
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.store import UNFINISHED, looking_at
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint, Target
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
 TABLE_FILE = "_binlog-stream.json"

@@ -19,7 +19,7 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.modes.mode_columns import DELETED, MARK_FIELDS
-from binlog_streaming.modes.partial.rows import fill_rows
+from binlog_streaming.modes.partial_rows import fill_rows
 from binlog_streaming.modes.row_batches import NO_IMAGE
 from binlog_streaming.modes.row_keys import KeyTable, expected_rows
 from binlog_streaming.settings.choices import Deletes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.key_lookup import KeyRuns
-    from binlog_streaming.modes.partial.rows import Lookup
+    from binlog_streaming.modes.partial_rows import Lookup
     from binlog_streaming.modes.row_batches import StepImages
 
 

@@ -19,9 +19,9 @@ from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.table_index import TableIndex
+from binlog_streaming.modes.absent_columns import ImageFacts
 from binlog_streaming.modes.layout_cast import has_column, has_columns
 from binlog_streaming.modes.mode_columns import place_texts
-from binlog_streaming.modes.partial.absent_columns import ImageFacts
 from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes, Indices, Mask
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+    from binlog_streaming.modes.absent_columns import AbsentFacts
 
     _ColumnReader = Callable[["RowBatch", Indices, Mask], pa.Array]
 

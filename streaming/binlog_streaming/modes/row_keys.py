@@ -20,8 +20,8 @@ from binlog_format.rows.values.temporal import first_zero_date
 from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.key_lookup import KeyRuns, integers
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.modes.absent_columns import NO_FACTS, UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT, AbsentKinds
 from binlog_streaming.modes.layout_cast import CastImages
-from binlog_streaming.modes.partial.absent_columns import NO_FACTS, UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
     from binlog_streaming.lake.key_lookup import KeyRuns
-    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+    from binlog_streaming.modes.absent_columns import AbsentFacts
 
 _PLACE_DTYPE = np.dtype(
     [

@@ -14,7 +14,7 @@ from binlog_format.names import folded_name
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.partial.absent_columns import GENERATED, UNCHANGED_IF_ABSENT, AbsentKinds
+from binlog_streaming.modes.absent_columns import GENERATED, UNCHANGED_IF_ABSENT, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.partial.absent_columns import (
+from binlog_streaming.modes.absent_columns import (
     GENERATED,
     GENERATED_HINT,
     NO_FACTS,
@@ -30,7 +30,7 @@ from binlog_streaming.modes.partial.absent_columns import (
     WHOLE_IMAGES_HINT,
     AbsentKinds,
 )
-from binlog_streaming.modes.partial.rows import generated_absent, kind_unknown
+from binlog_streaming.modes.partial_rows import generated_absent, kind_unknown
 from binlog_streaming.modes.row_batches import NO_IMAGE
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from binlog_connector.schema.definitions import TableName, ghost_of
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.lake.storage.table_places import target_uri
+from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.settings.choices import Begin, Deletes, Mode, OnPartitionDrop, OnStatement, PartitionRuleError
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Delta tables kept in step with a log: `TablesJob` runs a job; `apply.apply_component` does the steps of a batch."""
+"""Tables kept in step with a log, by foreign keys, too: `TablesJob`; `apply.apply_component` does the steps of a batch."""

@@ -29,8 +29,8 @@ from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.job_state import SetAside, can_set_aside
 from binlog_streaming.settings.choices import Json, Mode, OnError, partition_rule
 from binlog_streaming.tables.batch_run import BatchPositions
-from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
-from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
+from binlog_streaming.tables.cascade_images import CascadeImages, outside_row_batches
+from binlog_streaming.tables.cascade_rows import CascadeRows
 from binlog_streaming.tables.evidence_watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema

@@ -34,7 +34,7 @@ from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.storage.table_places import path_part
+from binlog_streaming.lake.table_places import path_part
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.spark_session import PLANNING_ONLY, bound_log, is_submitted, local_session
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch

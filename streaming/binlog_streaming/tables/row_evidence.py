@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.lake.row_values import DifferentRow
-    from binlog_streaming.modes.partial.documents import DocumentError
+    from binlog_streaming.modes.partial_documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError
 

@@ -19,11 +19,11 @@ from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS, change_c
 from binlog_streaming.lake.change import ContradictedError
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, with_texts
 from binlog_streaming.lake.row_values import matching_rows, rows_with
+from binlog_streaming.modes.absent_columns import WHOLE_IMAGES_HINT
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import CASCADED_FROM, IS_CURRENT, SNAPSHOT, mode_schema
-from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
-from binlog_streaming.modes.partial.documents import DocumentError, documents_of, with_documents
+from binlog_streaming.modes.partial_documents import DocumentError, documents_of, with_documents
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.modes.scd2 import current_rows, scd2_change

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError, storage_error
-from binlog_streaming.lake.storage.table_places import store_by_environment
+from binlog_streaming.lake.table_places import store_by_environment
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.producer import Messages
     from binlog_format.position import Place, Position
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings.publish_model import KafkaSink
     from binlog_streaming.settings.source_models import TopicSource
 

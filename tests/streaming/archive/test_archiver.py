@@ -25,7 +25,7 @@ from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 from binlog_streaming.archive import archiver
 from binlog_streaming.archive.archive_store import ArchiveStore
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.lake.storage.store import UNFINISHED
+from binlog_streaming.lake.store import UNFINISHED
 from tests.chance import seed
 from tests.corpus import SERVER_CASES
 from tests.faults.processes import files_up_to

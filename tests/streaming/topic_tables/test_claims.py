@@ -19,7 +19,7 @@ from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
 from binlog_connector.kafka.topic_reader import TopicReader, with_contents
 from binlog_format.errors import CorruptError, DataLossError, StorageError, UnsupportedError
 from binlog_format.position import Place
-from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.topics.job import TopicsJob
 from binlog_streaming.topics.oversized import ClaimedValues
 from tests.connector.kafka.topics import CLIENTS

@@ -22,8 +22,8 @@ from binlog_format.position import Position
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.jobs.publish_check import check_publish_job
-from binlog_streaming.lake.storage.folder_store import FolderStore
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.folder_store import FolderStore
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.topics.job import TopicsJob
 from binlog_streaming.topics.oversized import OversizedValues
 from tests.faults.cuts import Cut, CutOff

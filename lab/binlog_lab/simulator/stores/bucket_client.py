@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_lab.simulator.machine import replaced
 from binlog_lab.simulator.stores.model_bucket import URI
+from binlog_streaming.lake import bucket_store
 from binlog_streaming.lake.delta import maintenance
-from binlog_streaming.lake.storage import bucket_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from binlog_streaming.cli.output import Output, say, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_streaming.jobs.replay.replay import Replay, ReplayResult
+    from binlog_streaming.jobs.replay_run import Replay, ReplayResult
 
 
 def replay(
@@ -69,7 +69,7 @@ def replay(
         binlog-stream replay job.toml --to 0-1-575 --target lake-then
     """
     from binlog_streaming.jobs.mirror import absolute_path, job_at
-    from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
+    from binlog_streaming.jobs.replay_run import ReplayRequest, plan_replay
 
     if set_aside and (start, end, target, hand_over) != (None, None, None, False):
         raise typer.BadParameter("expected no other option beside it", param_hint="--set-aside")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from binlog_streaming.lake.delta.log import TableLog
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Contradictions
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.merge import Superseded
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
 
 _CHANGE_FOLDER = "_change_data"
 _METRICS = {

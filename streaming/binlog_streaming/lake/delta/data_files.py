@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_streaming.lake.delta.actions import Domain, Metadata
-    from binlog_streaming.lake.storage.store import NewFile, Store
+    from binlog_streaming.lake.store import NewFile, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format.kernels import Indices
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from binlog_streaming.lake.delta.mapping import ROWS_KEPT, with_row_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
 
     Named = tuple[str, object]
     """An action under its name."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Add, Remove
     from binlog_streaming.lake.delta.log import Named, TableLog
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
 

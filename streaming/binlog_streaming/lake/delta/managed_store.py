@@ -21,8 +21,8 @@ from binlog_streaming.lake.delta.actions import Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, commit_name, decoded_lines
 from binlog_streaming.lake.delta.features import features, named_features, with_properties
 from binlog_streaming.lake.delta.unity_catalog import OPTIONS, CatalogError, UnityCatalog
-from binlog_streaming.lake.storage.store import Store, StoredFile
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.store import Store, StoredFile
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.actions import Line
     from binlog_streaming.lake.delta.log import Named
     from binlog_streaming.lake.delta.unity_catalog import FileAccess, ManagedTable, TableFacts
-    from binlog_streaming.lake.storage.store import NewFile
+    from binlog_streaming.lake.store import NewFile
     from binlog_streaming.settings import Sink
 
 STAGED_FOLDER = f"{LOG_FOLDER}/_staged_commits"

@@ -46,8 +46,8 @@ from binlog_streaming.lake.delta.managed_store import ManagedStore
 from binlog_streaming.lake.delta.mapping import file_columns, row_id_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
-from binlog_streaming.lake.storage.store import looking_at
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.store import looking_at
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target, Upgrade
 from binlog_streaming.settings import Json, Merge, Mode
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Sink
 
 HISTORY_MAX = 16

@@ -17,7 +17,7 @@ from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Indices
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
 
 ENABLED = "delta.enableDeletionVectors"
 """Property of a table whose rows may be marked."""

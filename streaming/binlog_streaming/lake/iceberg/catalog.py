@@ -18,7 +18,7 @@ from pyiceberg.exceptions import NotInstalledError, OAuthError, RESTError
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from binlog_format.errors import OptionError
-from binlog_streaming.lake.storage.folder_store import sync_folder
+from binlog_streaming.lake.folder_store import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ from binlog_streaming.lake.iceberg.maintenance import is_due
 from binlog_streaming.lake.iceberg.snapshots import follows
 from binlog_streaming.lake.iceberg.table_files import referenced_file
 from binlog_streaming.lake.iceberg.target import IcebergTarget
-from binlog_streaming.lake.storage.store import looking_at
+from binlog_streaming.lake.store import looking_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -70,7 +70,7 @@ from binlog_streaming.lake.iceberg.table_write import (
     require_upgradable,
     version_of,
 )
-from binlog_streaming.lake.storage.store import looking_at
+from binlog_streaming.lake.store import looking_at
 from binlog_streaming.lake.target import CrashPoint, Upgrade
 from binlog_streaming.settings import Merge, Mode
 

@@ -35,7 +35,7 @@ from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.jobs.replay.replay import ending_at
+from binlog_streaming.jobs.replay_run import ending_at
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.snapshot.locked_point import LogPoint

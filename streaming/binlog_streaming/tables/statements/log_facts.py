@@ -20,7 +20,7 @@ from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.rows.virtual_columns import may_be_mislogged, without_mislogged
-from binlog_streaming.modes.partial.absent_columns import absent_facts
+from binlog_streaming.modes.absent_columns import absent_facts
 from binlog_streaming.modes.row_batches import RowBatch
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+    from binlog_streaming.modes.absent_columns import AbsentFacts
     from binlog_streaming.tables.statements.work import StatementContext
 
 

@@ -21,11 +21,11 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.position import Position
 from binlog_lab.demo.servers.object_store import BUCKET
-from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.modes.cascades import TIMES, RowChanges
 from binlog_streaming.settings import Sink
 from binlog_streaming.tables.batch_run import BatchRun
-from binlog_streaming.tables.cascades.cascade_record import FOLDER, CascadeRecord, RecordCrashPoint
+from binlog_streaming.tables.cascade_record import FOLDER, CascadeRecord, RecordCrashPoint
 from tests.chance import examples, stride
 from tests.faults.cuts import Cut, CutAt, CutOff, CutOffSince
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

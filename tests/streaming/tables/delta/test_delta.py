@@ -18,8 +18,8 @@ from binlog_streaming.lake.delta import log, maintenance
 from binlog_streaming.lake.delta.maintenance import vacuum
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.storage.folder_store import FolderStore
-from binlog_streaming.lake.storage.table_places import target_uri
+from binlog_streaming.lake.folder_store import FolderStore
+from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.lake.target import SMALL_FILES_MIN
 from binlog_streaming.settings import Mode, Sink
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, MIRROR_COMMIT_ID, change_of, numbers

@@ -13,7 +13,7 @@ import pytest
 
 from binlog_streaming.lake.delta.data_files import DeltaDataFiles
 from binlog_streaming.lake.delta.file_reader import DeltaFileReader
-from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.folder_store import FolderStore
 from tests.streaming.tables.lake.sink_cases import INT_KEY, all_types, numbers, rows_of
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, from_z85, read_vector, to_z85, vector_file
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.files_target import FilesTarget
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.roaring import encoded
-from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.streaming.tables.delta.test_features import ARCHIVE, live_files
 from tests.streaming.tables.lake.sink_cases import (

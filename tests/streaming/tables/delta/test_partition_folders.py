@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from binlog_streaming.lake.delta import data_files, maintenance
 from binlog_streaming.lake.delta.actions import partition_folder
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.settings import Merge, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Place, change_of, rows_of

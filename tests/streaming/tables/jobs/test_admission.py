@@ -15,7 +15,7 @@ from binlog_format.errors import DataLossError, OptionError, SchemaError, TableE
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.job_state.progress import BatchProgress, Note
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
+from binlog_streaming.jobs.replay_run import ReplayRequest, plan_replay
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError, OnRowStatement, OnStatement
 from binlog_streaming.settings.model import Job

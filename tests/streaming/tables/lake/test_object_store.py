@@ -22,12 +22,12 @@ from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.job_state.checkpoint import read_checkpoint, require_places, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.lake.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
-from binlog_streaming.lake.storage.bucket_store import PART_BYTES, BucketStore
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.faults.cuts import Cut, CutAt

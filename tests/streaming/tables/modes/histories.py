@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from tests.streaming.tables.modes.row_images import ABSENT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
 if TYPE_CHECKING:

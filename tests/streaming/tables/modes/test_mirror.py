@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError, UnsupportedError
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.settings.choices import Deletes, Mode
 from tests.chance import examples

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.rows.images import IMAGE_DTYPE
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.mode_columns import mode_schema, place_texts
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.settings.choices import Mode
 from tests.chance import examples

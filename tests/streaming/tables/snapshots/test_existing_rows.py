@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.shards import gathered, sharded

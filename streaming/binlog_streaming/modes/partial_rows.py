@@ -26,8 +26,8 @@ from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.key_lookup import KeyRuns
 from binlog_streaming.lake.row_values import matching_rows
-from binlog_streaming.modes.partial.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT, AbsentKinds
-from binlog_streaming.modes.partial.row_kernels import (
+from binlog_streaming.modes.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT, AbsentKinds
+from binlog_streaming.modes.partial_row_kernels import (
     COMPUTED,
     DEFAULT,
     GONE,

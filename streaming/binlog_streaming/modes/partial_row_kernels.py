@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.kernels import kernel
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.modes.partial.absent_columns import GENERATED, UNCHANGED_IF_ABSENT
+from binlog_streaming.modes.absent_columns import GENERATED, UNCHANGED_IF_ABSENT
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes, Int64s, Mask

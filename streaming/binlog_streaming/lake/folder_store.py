@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_streaming.lake.storage.store import UNFINISHED, NewFile, Store, StoredFile
+from binlog_streaming.lake.store import UNFINISHED, NewFile, Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

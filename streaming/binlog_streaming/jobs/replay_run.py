@@ -25,8 +25,8 @@ from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import StateFolder, read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import begins_with_first
 from binlog_streaming.jobs.mirror import OWN_FOLDER
-from binlog_streaming.jobs.replay.range import ReplayCheckpoint, ReplayRange, ReplayRecord, find_range, open_log_of
-from binlog_streaming.jobs.replay.tables import (
+from binlog_streaming.jobs.replay_range import ReplayCheckpoint, ReplayRange, ReplayRecord, find_range, open_log_of
+from binlog_streaming.jobs.replay_tables import (
     ReplayTables,
     Sorted,
     elsewhere,

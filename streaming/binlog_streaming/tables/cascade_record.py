@@ -22,13 +22,13 @@ import pyarrow as pa
 from binlog_connector.crash_points import reached
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
-from binlog_streaming.lake.storage.table_places import path_part, store_at
+from binlog_streaming.lake.table_places import path_part, store_at
 from binlog_streaming.modes.cascades import TIMES, RowChanges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.tables.batch_run import BatchRun
 
 FOLDER = "_binlog_stream/cascades"

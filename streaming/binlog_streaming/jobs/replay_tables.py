@@ -23,7 +23,7 @@ from binlog_format.position import Place
 from binlog_format.views.filters import split_expressions
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.jobs.replay.range import RECORD_FILE, ReplayCheckpoint
+from binlog_streaming.jobs.replay_range import RECORD_FILE, ReplayCheckpoint
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, SET_ASIDE_PROPERTY, commit_id_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.job_state import TableSelection
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.job_state.checkpoint import Checkpoint
-    from binlog_streaming.jobs.replay.range import ReplayRecord
+    from binlog_streaming.jobs.replay_range import ReplayRecord
     from binlog_streaming.jobs.touched_tables import TouchedTables
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.job_state import SetAside

@@ -12,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import from_url
 
 from binlog_format.errors import OptionError
-from binlog_streaming.lake.storage.store import NewFile, Store, StoredFile
+from binlog_streaming.lake.store import NewFile, Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

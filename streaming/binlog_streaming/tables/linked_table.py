@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import TableRule
-    from binlog_streaming.tables.cascades.cascade_images import CascadeImages
+    from binlog_streaming.tables.cascade_images import CascadeImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
 

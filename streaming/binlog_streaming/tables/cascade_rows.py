@@ -23,12 +23,12 @@ from binlog_format.names import folded_names
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.cascading import NO_ROW_ENDS, possible_row_ends, removed_rows
+from binlog_streaming.modes.absent_columns import AbsentFacts
 from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
-from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
-from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
-from binlog_streaming.tables.cascades.linked_table import HeldRows, LinkedTable, holding_mode, modes_in_order
+from binlog_streaming.tables.cascade_record import CascadeRecord
+from binlog_streaming.tables.linked_table import HeldRows, LinkedTable, holding_mode, modes_in_order
 from binlog_streaming.tables.rows_step import DerivedRows, RowsContent
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Mode
     from binlog_streaming.tables.batch_run import BatchRun
-    from binlog_streaming.tables.cascades.cascade_images import CascadeImages
+    from binlog_streaming.tables.cascade_images import CascadeImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
     Naming = Callable[[str, str], AbstractContextManager[None]]

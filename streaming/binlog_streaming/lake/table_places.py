@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
-from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.folder_store import FolderStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_streaming.lake.storage.store import Store
+    from binlog_streaming.lake.store import Store
     from binlog_streaming.settings import Mode
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
@@ -26,7 +26,7 @@ def store_at(uri: str, options: Mapping[str, str], *, is_private: bool = False) 
         is_private: Whether files in a folder are for this user alone.
     """
     if "://" in uri:
-        from binlog_streaming.lake.storage.bucket_store import bucket_at  # obstore takes a moment to load
+        from binlog_streaming.lake.bucket_store import bucket_at  # obstore takes a moment to load
 
         return bucket_at(uri, options)
     return FolderStore(uri, is_private=is_private)

@@ -1,1 +1,0 @@
-"""Tables made anew from a place in the log."""

@@ -1,1 +1,0 @@
-"""Storage of the files of tables: folders and object stores, behind one `Store`."""

@@ -1,1 +1,0 @@
-"""Row images that lack columns: what a row holds there."""
