@@ -34,7 +34,7 @@ from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_arra
 from binlog_format.rows.column_types import column_name
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.declared.declared_types import DefaultKind, split_declared
-from binlog_format.rows.declared.default_times import DATETIME_TYPES, TIMESTAMP_TYPES
+from binlog_format.rows.declared.default_literals import DATETIME_TYPES, TIMESTAMP_TYPES
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.rows.json.json_rows import BinaryText, JsonRows, JsonStyle, json_column

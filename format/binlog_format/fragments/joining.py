@@ -25,11 +25,10 @@ from binlog_format.events.layout import (
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.extents import clipped_extents
-from binlog_format.fragments import joining_kernels as kernels
-from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
+from binlog_format.fragments import fragment_kernels as kernels
+from binlog_format.fragments.fragment_kernels import IS_NEXT, ORIGINAL, SIZE, START, has_size, original_type, rows_end
 from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.fragments.walk import FragmentWalk
-from binlog_format.fragments.walk_kernels import IS_NEXT, ORIGINAL, SIZE, START
 from binlog_format.kernels import empty_bytes
 from binlog_format.memory_kernels import gather
 from binlog_format.rows import row_event_kernels as codes

@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.fragments import walk_kernels as kernels
+from binlog_format.fragments import fragment_kernels as kernels
 from binlog_format.fragments.layout import FRAGMENT_FLAGS_OFFSET
 from binlog_format.log_format import Finding
 

@@ -19,9 +19,9 @@ from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log.log import Log
 from binlog_format.position import Place, Position, position_of
-from binlog_format.structured.clock_kernels import Clocks, fill_times, wall_ns
 from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.metadata import ClockSync, EventSource, LogState
+from binlog_format.structured.text.time_kernels import Clocks, fill_times, wall_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

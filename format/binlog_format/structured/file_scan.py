@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
-    from binlog_format.structured.known_metadata import IdTable
+    from binlog_format.structured.scan import IdTable
 
     OnDamage = Callable[[CorruptError, int], None]
     """Called with what is damaged, and the byte of the file where reading goes on."""

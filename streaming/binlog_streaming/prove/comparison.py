@@ -1,11 +1,14 @@
 """Comparison of two sides of a table, a server and a target, or two targets: `compare_rows` -> `ProofResult`.
 
 Both sides have sums by bucket; rows of buckets that differ are looked at one by one.
+
+The time that the proof of one table may take, here and in the server's statements: `TimeLimit`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.errors import TableError
+from binlog_format.errors import ServerError, TableError
 from binlog_format.messages import library_text
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sinks import sink_type
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     ColumnsOf = Callable[[list[bytes]], dict[bytes, tuple[int, ...]]]
     """Gives the hashes of each column of rows, by their keys."""
     OnProgress = Callable[["ProofProgress"], None]
+    from binlog_streaming.server.session import ServerSession
+
 
 COLUMNS_MAX = 1_000
 """Largest number of different rows whose differing columns are reported."""
@@ -315,3 +320,57 @@ def changed_files_reason(target: Target) -> str:
     """Reason why a target differs whatever its rows are; empty: no data file was changed in place."""
     changed = changed_files(target)
     return f"data files were changed in place: {'; '.join(changed[:FILES_SHOWN_MAX])}" if changed else ""
+
+
+class TimeUpError(Exception):
+    """The time of a table is over."""
+
+
+class TimeLimit:
+    """Ends the proof of one table after some time. *seconds*: how long it may take; None: as long as it needs."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """True if the time is over."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def begin(self, session: ServerSession) -> None:
+        """Let no statement of a session take longer."""
+        if self._seconds is not None:
+            self._set(session, self._seconds)
+
+    def check(self) -> None:
+        """Go on only within the time. Raises `TimeUpError`: it is over."""
+        if self.is_over:
+            raise TimeUpError
+
+    def checked(self, on_progress: OnProgress) -> OnProgress:
+        """The same function, which goes on only within the time: see `check`."""
+
+        def tell(progress: ProofProgress) -> None:
+            self.check()
+            on_progress(progress)
+
+        return tell
+
+    def end(self, session: ServerSession) -> None:
+        """Let statements of a session take as long as they need; a session that was lost has none."""
+        if self._seconds is not None and session.is_open:
+            self._set(session, 0)
+
+    def text(self, error: Exception) -> str:
+        """Reason why a table was not compared, after *error*."""
+        if isinstance(error, TimeUpError) or (isinstance(error, ServerError) and self.is_over):
+            return f"it was not done within {self._seconds:,} s (--table-timeout)"
+        return str(error)
+
+    @staticmethod
+    def _set(session: ServerSession, seconds: float) -> None:
+        if session.version.is_mariadb:
+            session.execute("SET SESSION max_statement_time = %s", seconds)
+        else:
+            session.execute("SET SESSION max_execution_time = %s", int(seconds * 1000))

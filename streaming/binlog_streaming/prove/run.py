@@ -21,6 +21,8 @@ from binlog_streaming.prove.comparison import (
     ProofOutcome,
     ProofResult,
     ProofTeller,
+    TimeLimit,
+    TimeUpError,
     changed_files_reason,
     compare_rows,
     later_rows,
@@ -28,15 +30,13 @@ from binlog_streaming.prove.comparison import (
 )
 from binlog_streaming.prove.job_state import ProvedJobState, stopped_text
 from binlog_streaming.prove.log_changes import TRIES, DisturbedError, LogChanges
-from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.side_rows import ServerRows, TargetRows
-from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.prove.unseen_table import UnseenTable
 from binlog_streaming.server.session import TABLE_CHANGED
 from binlog_streaming.settings.choices import Mode
-from binlog_streaming.snapshot.locked_point import LogPoint
+from binlog_streaming.snapshot.locked_point import LogPoint, place_under_lock, read_view
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.server_checks import check_mark_rights, check_server, lock_refusal, rights_refusal
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.prove.comparison import OnProgress
     from binlog_streaming.prove.log_changes import LogPlace
-    from binlog_streaming.prove.read_view import Connect
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.locked_point import Connect
     from binlog_streaming.snapshot.server_tables import ServerTable
     from binlog_streaming.snapshot.source_table import SourceTable
 

@@ -26,6 +26,8 @@ from binlog_streaming.prove.comparison import (
     ProofOutcome,
     ProofResult,
     ProofTeller,
+    TimeLimit,
+    TimeUpError,
     changed_files_reason,
     compare_rows,
     later_rows,
@@ -35,7 +37,6 @@ from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
 from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.side_rows import TargetRows
-from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.prove.unseen_table import drop_text, recorded_drop
 from binlog_streaming.settings.choices import Mode
 

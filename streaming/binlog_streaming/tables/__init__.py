@@ -1,1 +1,1 @@
-"""Tables kept in step with a log, by foreign keys, too: `TablesJob`; `apply.apply_component` does the steps of a batch."""
+"""Tables in step with a log, also by foreign keys: `TablesJob`; `apply.apply_component` does the steps of a batch."""

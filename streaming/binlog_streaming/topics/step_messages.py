@@ -17,18 +17,13 @@ import pyarrow as pa
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind
-from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.given_definitions import GivenDefinitions
 from binlog_connector.kafka.producer import Headers, Messages
-from binlog_connector.log_definitions import (
-    DefinitionUse,
-    RangeSchemas,
-    SchemaFile,
-    known_statements,
-)
+from binlog_connector.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
+from binlog_connector.options.message_view import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.revealing_statements import not_revealing
 from binlog_connector.rules.row_rules import TableRules

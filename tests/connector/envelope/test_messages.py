@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from binlog_connector.envelope.json.json_encoding import heartbeat
 from binlog_connector.envelope.message_batch import MESSAGES_SCHEMA
-from binlog_connector.envelope.message_lines import MessageLines
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import (
     EnvelopeFormat,
@@ -22,6 +21,7 @@ from binlog_connector.envelope.options import (
     MessageOperation,
     UnsignedBigintHandling,
 )
+from binlog_connector.options.message_view import MessageLines
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError, UnsupportedError

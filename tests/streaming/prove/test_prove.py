@@ -16,11 +16,12 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.prove import read_view, repair
+from binlog_streaming.prove import repair
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome, ProofResult
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.side_rows import key_text
 from binlog_streaming.settings import Begin, Deletes, Job, Mode, Source, TableRule, load_job
+from binlog_streaming.snapshot import locked_point
 from tests.program import PROGRAM, run_program
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
@@ -216,7 +217,7 @@ def test_a_storm_of_writers_disturbs_no_proof(
 ) -> None:
     """Also where the server does not tell at which place of the log a snapshot stands."""
     if not is_told:
-        monkeypatch.setattr(read_view, "_begin_at_place", lambda _: None)
+        monkeypatch.setattr(locked_point, "_begin_at_place", lambda _: None)
     run_sql(server, STORM_TABLES[1:])
     target = "{mode}/{database}/{table}"
     job = job_on(

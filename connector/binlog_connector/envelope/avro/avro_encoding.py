@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.envelope.avro.avro_schema import avro_schema
-from binlog_connector.envelope.avro.event_attributes import AttributeParts
-from binlog_connector.envelope.avro.message_parts import EventParts, column_part, with_avro_default
+from binlog_connector.envelope.avro.message_parts import AttributeParts, EventParts, column_part, with_avro_default
 from binlog_connector.envelope.avro.parts import (
     NULL_BRANCH,
     VALUE_BRANCH,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.definitions import ColumnDefinition
-from binlog_connector.schema.effects import into_times, numbers, texts, times
+from binlog_connector.schema.effects import numbers, texts, time_conversions, times
 from binlog_connector.schema.effects.conversion import (
     SAME,
     Circumstances,
@@ -296,7 +296,7 @@ def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
     if name in NUMBERS:
         return numbers.from_exact(new, how)(numbers.exact(zero, 0)).array[0]
     if name == times.TIME:
-        return into_times.stored(zero.to_numpy(), np.array([False]), new, how).array[0]
+        return time_conversions.stored(zero.to_numpy(), np.array([False]), new, how).array[0]
     if name == times.TIMESTAMP:
         return None if how.dates_are_texts else _now(new, how)
     if name in ADDRESSES:

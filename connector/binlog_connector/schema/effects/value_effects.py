@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.effects import into_times, labels, number_texts, number_times, numbers, texts, times
+from binlog_connector.schema.effects import labels, number_texts, numbers, texts, time_conversions, times
 from binlog_connector.schema.effects.conversion import (
     SAME,
     UNKNOWN,
@@ -92,8 +92,8 @@ def _between_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effe
     if old.type_name == new.type_name or times.TIME not in (old.type_name, new.type_name):
         return times.time_effect(old, new, how)
     if new.type_name == times.TIME:
-        return into_times.time_of_moments(old, new, how)
-    return into_times.moments_of_times(old, new, how)
+        return time_conversions.time_of_moments(old, new, how)
+    return time_conversions.moments_of_times(old, new, how)
 
 
 def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:
@@ -141,7 +141,7 @@ def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_bin
     if after in NUMBERS:
         effect = number_texts.numbers_of_texts(old, new, how)
     elif after in times.TIMES:
-        effect = into_times.times_of_texts(new, how)
+        effect = time_conversions.times_of_texts(new, how)
     elif after in LABELS and new.labels is not None:
         effect = Converted(labels.labels_of_text(old, new, how), f"values become those of a {after.upper()}")
     if is_binary and isinstance(effect, Converted):
@@ -156,9 +156,9 @@ def _out_of_other(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
     if after in ADDRESSES and before in NUMBERS | times.TIMES | LABELS | ADDRESSES:
         return address_of(old, new, how)
     if before in times.TIMES and after in NUMBERS:
-        return number_times.numbers_of_times(old, new, how)
+        return time_conversions.numbers_of_times(old, new, how)
     if before in NUMBERS and after in times.TIMES:
-        return into_times.times_of_numbers_in(old, new, how)
+        return time_conversions.times_of_numbers_in(old, new, how)
     convert: Conversion | None = None
     if before in NUMBERS and after in LABELS:
         convert = labels.label_of_number(old, new, how)
@@ -170,7 +170,7 @@ def _out_of_other(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
             return Unknown(shown)
         convert = texts.in_turn([shown, labels.labels_of_text(old, new, how)])
     elif before in LABELS and after in times.TIMES:
-        return into_times.times_of_texts(new, how)
+        return time_conversions.times_of_texts(new, how)
     return _unknown(old, new) if convert is None else Converted(convert, f"values become those of a {after.upper()}")
 
 

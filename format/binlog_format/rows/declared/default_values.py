@@ -19,12 +19,14 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import arrow_type, column_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, UnknownValueError, split_declared
-from binlog_format.rows.declared.default_texts import declared_label, declared_set, declared_text
-from binlog_format.rows.declared.default_times import (
+from binlog_format.rows.declared.default_literals import (
     DATE_TYPES,
     DATETIME_TYPES,
     TIME_TYPES,
     TIMESTAMP_TYPES,
+    declared_label,
+    declared_set,
+    declared_text,
     declared_time,
 )
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding

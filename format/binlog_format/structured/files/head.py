@@ -26,7 +26,6 @@ from binlog_format.structured.file_scan import (
     find_entries_in_file,
 )
 from binlog_format.structured.files.entry_kernels import find_entries, walk_entries
-from binlog_format.structured.known_metadata import IdTable
 from binlog_format.structured.layout import (
     ENTRY_HEAD_SIZE,
     EVENT_SIZE_MIN,
@@ -38,6 +37,7 @@ from binlog_format.structured.layout import (
     WRITER_SIZE_MIN,
 )
 from binlog_format.structured.metadata import ClockSync, ShortEntryError, read_metadata
+from binlog_format.structured.scan import IdTable
 from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.kernels import kernel
-from binlog_format.structured.clock_kernels import wall_ns
 from binlog_format.structured.layout import ARGUMENTS_OFFSET, EVENT_SIZE_MIN
 from binlog_format.structured.text.leaf_kernels import (
     NO_ROOM,
@@ -19,16 +18,15 @@ from binlog_format.structured.text.leaf_kernels import (
     put_number,
     put_text,
 )
-from binlog_format.structured.text.time_kernels import UTC_ZONE, Zone, put_time
+from binlog_format.structured.text.time_kernels import UTC_ZONE, Zone, put_time, wall_ns
 from binlog_format.structured.text.value_kernels import put_value
 from binlog_format.writing_kernels import put_bytes, put_digits
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes, Int64s, Uint64s
-    from binlog_format.structured.clock_kernels import Clocks
     from binlog_format.structured.text.leaf_kernels import TextScratch, Types
-    from binlog_format.structured.text.time_kernels import Times
+    from binlog_format.structured.text.time_kernels import Clocks, Times
 
 # Steps of a line.
 LITERAL = 0

@@ -8,9 +8,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.errors import ArgumentError
+from binlog_format.structured.arguments.layout import COUNT_STRUCT, INDEX_STRUCT
 from binlog_format.structured.type_layout import SpecialStruct, TypeKind
 from binlog_format.structured.type_tags import parse_tags
-from binlog_format.structured.writing.argument_layout import COUNT_STRUCT, INDEX_STRUCT
 from binlog_format.structured.writing.scalar_encoding import (
     COUNT_MAX,
     DURATION_NS,

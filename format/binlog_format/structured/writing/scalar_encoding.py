@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import TYPE_CHECKING
 
+from binlog_format.structured.arguments.layout import COUNT_STRUCT, NUMBER_STRUCTS, extended_bytes
 from binlog_format.structured.layout import NS_PER_MICRO, NS_PER_SECOND
 from binlog_format.structured.type_layout import ENUM_RANGES, SpecialStruct, TypeKind
-from binlog_format.structured.writing.argument_layout import COUNT_STRUCT, NUMBER_STRUCTS, extended_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from binlog_connector.envelope.message_lines import MessageLines
     from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_connector.options.message_view import MessageLines
     from binlog_format import Log
     from binlog_format.log.log import ReadRange
     from binlog_format.views.changefeed import ChangefeedView
@@ -248,8 +248,8 @@ def _view(
 
 
 def _messages(options: EnvelopeOptions, tables: TableFilter, part: ReadRange, decoding: Decoding) -> MessageLines:
-    from binlog_connector.envelope.message_lines import MessageLines
     from binlog_connector.envelope.messages import MessagesView
+    from binlog_connector.options.message_view import MessageLines
 
     view = MessagesView(options, tables=tables, groups=part.groups, decoding=decoding)
     return MessageLines(view, options.topic_prefix)
