@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-COLUMNS = "id INT PRIMARY KEY, i INT, z INT(5) ZEROFILL, d DATE, v VARCHAR(40), j JSON"
+COLUMNS = "id INT PRIMARY KEY, i INT, z INT(5) ZEROFILL, d DATE, v VARCHAR(40), j JSON, ts TIMESTAMP NULL"
 ROWS = (
     "(1, 7, 3, '2024-02-29', 'Ann', '{\"k\": 5}'), (2, NULL, 4, NULL, NULL, NULL), (3, -7, 5, '1999-12-31', 'b', '{}')"
 )
 CHANGES = [
     f"INSERT INTO t (id, i, z, d, v, j) VALUES {ROWS}",
     "UPDATE t SET i = i + 1, v = CONCAT(v, '!')",
-    "UPDATE t SET d = NULL WHERE id = 1",
+    "UPDATE t SET d = NULL, ts = '2024-02-29 12:00:00' WHERE id = 1",
     'UPDATE t SET j = \'{"k": 6, "x": [1]}\' WHERE id > 1',
     "UPDATE t SET id = id + 10 WHERE id = 3",
     "DELETE FROM t WHERE id = 2",
@@ -31,6 +31,8 @@ COMPUTED = {
     "numbers": ["i * 2 + 1", "i % 3", "IF(i > 0, 1, 0)", "COALESCE(i, 0)"],
     "texts": ["CONCAT(v, '-', i)", "LEFT(v, 2)", "MD5(v)"],
     "dates": ["YEAR(d)", "CONCAT(d)", "IF(d IS NULL, 1, NULL)"],
+    "choices": ["IF(ts IS NULL, 1, NULL)", "v IN ('Ann', 'b') AND NOT i = 3", "GREATEST(i, 3)", "NULLIF(i, 7)"],
+    "checksums": ["CRC32(v)", "HEX(CONCAT(v, i))", "HEX(i)"],
     "documents": ["JSON_VALUE(j, '$.k')", "JSON_EXTRACT(j, '$.k')"],
     "others": ["CONCAT(g0, v)", "LEFT(g1, 2)"],
 }

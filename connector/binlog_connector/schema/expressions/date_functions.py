@@ -32,12 +32,38 @@ _MONTHS_MAX, _SECONDS_MAX = 12 * 10_000, 10_000 * 366 * 86_400
 """The longest interval: more moves any time out of the calendar."""
 _FIRST, _LAST = (np.datetime64(text, "us").astype(np.int64) for text in ("0001-01-01", "9999-12-31T23:59:59.999999"))
 _DIGITS_MAX = 6
+_DAYS_TO_1970 = 719_528
+"""From the first day of the year 0."""
 
 
 def _date(one: Operand) -> Operand:
     operand = one.of_kind(*_DATES)
     micros = operand.array.cast(pa.timestamp("us"))
     return Operand(Kind.DATE, pc.floor_temporal(micros, unit="day").cast(pa.date32()), operand.unknown)
+
+
+def _days_between(one: Operand, other: Operand) -> Operand:
+    days = [_date(operand).array.cast(pa.int32()).cast(pa.int64()) for operand in (one, other)]
+    return number(pc.subtract(*days), 7, unknown=either(one.unknown, other.unknown))
+
+
+def _days_since_year_0(one: Operand) -> Operand:
+    days = _date(one).array.cast(pa.int32()).cast(pa.int64())
+    return number(pc.add(days, _DAYS_TO_1970), 7, unknown=one.unknown)
+
+
+def _last_day(one: Operand) -> Operand:
+    days = pc.ceil_temporal(_date(one).array, unit="month", ceil_is_strictly_greater=True).cast(pa.date32())
+    return Operand(
+        Kind.DATE, pc.subtract(days.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32()), one.unknown
+    )
+
+
+def _unix_seconds(one: Operand) -> Operand:
+    operand = one.of_kind(Kind.MOMENT)
+    if operand.digits:
+        raise NotComputedError("UNIX_TIMESTAMP of a time with fractions of a second")
+    return number(pc.divide(operand.array.cast(pa.int64()), _SECOND), 10, unknown=operand.unknown)
 
 
 def _of_dates(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], Operand]:
@@ -50,6 +76,10 @@ def _of_dates(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], O
 
 DATE_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "DATE": _date,
+    "DATEDIFF": _days_between,
+    "TO_DAYS": _days_since_year_0,
+    "LAST_DAY": _last_day,
+    "UNIX_TIMESTAMP": _unix_seconds,
     "YEAR": _of_dates(pc.year),
     "QUARTER": _of_dates(pc.quarter),
     "MONTH": _of_dates(pc.month),
@@ -61,7 +91,7 @@ DATE_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "MINUTE": _of_dates(pc.minute),
     "SECOND": _of_dates(pc.second),
 }
-"""By name, in upper case; each takes the operand of its expression."""
+"""By name, in upper case; each takes the operands of its expression."""
 
 
 def formatted(one: Operand, form: str) -> Operand:

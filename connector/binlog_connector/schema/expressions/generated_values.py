@@ -91,6 +91,9 @@ _KEYWORDS = frozenset(
         "or",
         "div",
         "mod",
+        "in",
+        "between",
+        "interval",
         "_binary",
         "maxvalue",
         "default",
@@ -195,7 +198,7 @@ class GeneratedValues:
         missing = true_mask(array.is_null())
         if doubtful is not None:
             missing &= doubtful
-        elif side.type_name not in _DATES or not self.how.null_may_be_zero_date:
+        elif side.type_name not in times.MOMENTS or not self.how.null_may_be_zero_date:
             missing[:] = False
         return _column_operand(side, array, self.how).doubted(unless_empty(missing))
 
@@ -218,7 +221,12 @@ def _column_operand(side: ColumnSide, array: pa.Array, how: Circumstances) -> Op
     if name in _DATES and not how.dates_are_texts:
         kind = pa.date32() if name == times.DATE else pa.timestamp("us")
         return Operand(_DATES[name], array.cast(kind), digits=side.fraction_digits)
-    raise NotComputedError(f"of column {side.definition.name}, which is a {name.upper()}")
+    if texts.binary_or_text(side) == "binary":
+        return Operand(Kind.BYTES, array.cast(pa.binary()))
+    why = f"of column {side.definition.name}, which is a {name.upper()}"
+    if name == times.TIMESTAMP and not how.dates_are_texts:
+        return Operand(Kind.MOMENT, array.cast(pa.timestamp("us")), digits=side.fraction_digits, why_other=why)
+    return Operand(Kind.OTHER, array, why_other=why)
 
 
 @dataclass(frozen=True)
@@ -346,7 +354,7 @@ def _stored(operand: Operand, side: ColumnSide, how: Circumstances) -> Values:
     elif operand.kind in _DATES.values() and side.type_name in times.MOMENTS and operand.digits <= side.fraction_digits:
         values = _as_moment(operand, side, how)
     else:
-        raise NotComputedError(f"a {operand.kind.name} in a column of {side.definition.declared}")
+        raise NotComputedError(operand.why_other or f"a {operand.kind.name} in a column of {side.definition.declared}")
     unknown = either(values.unknown, operand.unknown)
     return Values(values.array, unknown if side.nullable else either(unknown, true_mask(values.array.is_null())))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.effects.conversion import by_distinct, true_mask
+from binlog_connector.schema.effects.conversion import by_distinct, either, true_mask
 from binlog_connector.schema.expressions.operands import (
     Kind,
     NotComputedError,
@@ -26,7 +26,7 @@ from binlog_connector.schema.expressions.operands import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_format.kernels import Int64s
+    from binlog_format.kernels import Int64s, Mask
 
 _UNLIKE = str.maketrans("wyj", "vii")
 _PRINTABLE = r"^[ -~]*$"
@@ -99,8 +99,26 @@ def _of_division(values: Int64s, one: Operand, other: Operand, by_zero: pa.Array
     return whole(found.doubted(unless_empty(by_zero)))  # NULL, or an error: the mode decides
 
 
+def _floor(one: Operand) -> Operand:
+    return _to_whole(one, pc.floor)
+
+
+def _ceiling(one: Operand) -> Operand:
+    return _to_whole(one, pc.ceil)
+
+
+def _to_whole(one: Operand, function: Callable[[pa.Array], pa.Array]) -> Operand:
+    operand = one.of_kind(Kind.NUMBER)
+    if not operand.scale:
+        return operand
+    array = function(operand.array).cast(pa.decimal256(76, 0))
+    return number(array, operand.digits - operand.scale + 1, unknown=operand.unknown)
+
+
 def _compared(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[Operand, Operand], Operand]:
     def compare(one: Operand, other: Operand) -> Operand:
+        if {one.kind, other.kind} in ({Kind.DATE}, {Kind.DATETIME}):
+            return from_booleans(function(one.array, other.array), unknown_of([one, other]))
         left, right = _numbers(one, other)
         return from_booleans(function(left.array, right.array), unknown_of([left, right]))
 
@@ -130,11 +148,46 @@ def _unequal(one: Operand, other: Operand) -> Operand:
 
 
 def _both(one: Operand, other: Operand) -> Operand:
-    return from_booleans(pc.and_kleene(booleans(one), booleans(other)), unknown_of([one, other]))
+    found = pc.and_kleene(booleans(one), booleans(other))
+    return from_booleans(found, _undecided(one, other, decides=False))
 
 
 def _one_of_both(one: Operand, other: Operand) -> Operand:
-    return from_booleans(pc.or_kleene(booleans(one), booleans(other)), unknown_of([one, other]))
+    found = pc.or_kleene(booleans(one), booleans(other))
+    return from_booleans(found, _undecided(one, other, decides=True))
+
+
+def _undecided(one: Operand, other: Operand, *, decides: bool) -> Mask | None:
+    """Rows in which one is unknown, and the other does not decide by itself."""
+    unknown = None
+    for doubtful, sure in ((one, other), (other, one)):
+        if doubtful.unknown is not None:
+            decided = true_mask(pc.equal(booleans(sure), decides))
+            if sure.unknown is not None:
+                decided &= ~sure.unknown
+            unknown = either(unknown, doubtful.unknown & ~decided)
+    return unknown
+
+
+def _not(one: Operand) -> Operand:
+    return from_booleans(pc.invert(booleans(one)), one.unknown)
+
+
+def _one_of_many(one: Operand, *others: Operand) -> Operand:
+    found = _equal(one, others[0])
+    for other in others[1:]:
+        found = _one_of_both(found, _equal(one, other))
+    return found
+
+
+def _between(one: Operand, least: Operand, most: Operand) -> Operand:
+    return _both(_compared(pc.greater_equal)(one, least), _compared(pc.less_equal)(one, most))
+
+
+def _unless_equal(one: Operand, other: Operand) -> Operand:
+    same = _equal(one, other)
+    array = pc.if_else(booleans(same).fill_null(False), pa.scalar(None, one.array.type), one.array)
+    return replace(one, array=array, unknown=unknown_of([one, same]))
 
 
 def _is_null(one: Operand) -> Operand:
@@ -165,6 +218,17 @@ def _coalesced(*operands: Operand) -> Operand:
     return replace(found[0], array=array, unknown=unknown_of(found))
 
 
+def _extreme(function: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[..., Operand]:
+    def call(one: Operand, *others: Operand) -> Operand:
+        first, *rest = alike([one.of_kind(Kind.NUMBER, Kind.DATE, Kind.DATETIME), *others])
+        array = first.array
+        for operand in rest:
+            array = pc.if_else(function(array, operand.array), array, operand.array)  # null where one of them is
+        return replace(first, array=array, unknown=unknown_of([first, *rest]))
+
+    return call
+
+
 NUMBER_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "+": _sum,
     "-": _difference,
@@ -181,11 +245,19 @@ NUMBER_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     ">=": _compared(pc.greater_equal),
     "AND": _both,
     "OR": _one_of_both,
-    "IS NULL": _is_null,
+    "NOT": _not,
+    "IN": _one_of_many,
+    "BETWEEN": _between,
+    **dict.fromkeys(["IS NULL", "ISNULL"], _is_null),
     "IS NOT NULL": _is_not_null,
     "IF": _if,
     "CASE": _case,
     "IFNULL": _coalesced,
     "COALESCE": _coalesced,
+    "NULLIF": _unless_equal,
+    "GREATEST": _extreme(pc.greater),
+    "LEAST": _extreme(pc.less),
+    "FLOOR": _floor,
+    **dict.fromkeys(["CEILING", "CEIL"], _ceiling),
 }
 """By operator or name, in upper case; each takes the operands of its expression."""

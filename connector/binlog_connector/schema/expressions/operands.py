@@ -35,15 +35,21 @@ class NotComputedError(Exception):
 
 
 class Kind(Enum):
-    """Kinds of values; `NULL`: nothing but nulls."""
+    """Kinds of values.
+
+    `NULL`: nothing but nulls. `MOMENT`: of TIMESTAMP columns, which are texts and dates in each time zone. `OTHER`: no
+    more is known than which are NULL.
+    """
 
     NUMBER = auto()
     TEXT = auto()
     DATE = auto()
     DATETIME = auto()
+    MOMENT = auto()
     BYTES = auto()
     JSON = auto()
     NULL = auto()
+    OTHER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class Operand:
         digits: Of a number, as many as the server reckons with; of a DATETIME those of a fraction of a second.
         charset: Of a text; None: of several sets, or not known.
         unsigned: Of a number.
+        why_other: Of OTHER and MOMENT: why nothing else is known, in a few words.
         is_mixed: Some of the numbers have fewer digits after the point than others: what text they have is not known.
     """
 
@@ -66,6 +73,7 @@ class Operand:
     charset: str | None = None
     unsigned: bool = False
     is_mixed: bool = False
+    why_other: str = ""
 
     @property
     def scale(self) -> int:
@@ -80,7 +88,7 @@ class Operand:
     def of_kind(self, *kinds: Kind) -> Operand:
         """The same. Raises `NotComputedError`: it is of none of these kinds."""
         if self.kind not in kinds:
-            raise NotComputedError(f"a {self.kind.name} where a {kinds[0].name} is expected")
+            raise NotComputedError(self.why_other or f"a {self.kind.name} where a {kinds[0].name} is expected")
         return self
 
     def nulls(self, like: Operand) -> Operand:
@@ -153,7 +161,7 @@ def text(operand: Operand) -> Operand:
         if operand.kind is Kind.DATETIME:
             array = pc.utf8_slice_codeunits(array, 0, 20 + operand.digits if operand.digits else 19)
     else:
-        raise NotComputedError(f"the text of a {operand.kind.name}")
+        raise NotComputedError(operand.why_other or f"the text of a {operand.kind.name}")
     return Operand(Kind.TEXT, array, operand.unknown, charset="ascii")
 
 

@@ -93,10 +93,16 @@ def parse_row(reader: TokenReader, time_zone: str | None) -> tuple[Expression, .
 
 
 def _conjunction(reader: TokenReader, time_zone: str | None) -> Expression:
-    left = _comparison(reader, time_zone)
+    left = _negation(reader, time_zone)
     while reader.at_any("AND"):
-        left = Expression(reader.take().word, "", (left, _comparison(reader, time_zone)))
+        left = Expression(reader.take().word, "", (left, _negation(reader, time_zone)))
     return left
+
+
+def _negation(reader: TokenReader, time_zone: str | None) -> Expression:
+    if reader.accept("NOT"):
+        return Expression("NOT", "", (_negation(reader, time_zone),))
+    return _comparison(reader, time_zone)
 
 
 def _comparison(reader: TokenReader, time_zone: str | None) -> Expression:
@@ -105,10 +111,26 @@ def _comparison(reader: TokenReader, time_zone: str | None) -> Expression:
         return Expression(IS_NULL, "", (left,))
     if reader.accept("IS", "NOT", "NULL"):
         return Expression("IS NOT NULL", "", (left,))
+    if reader.accept("NOT"):
+        return Expression("NOT", "", (_membership(reader, left, time_zone),))
+    if reader.at_any("IN", "BETWEEN"):
+        return _membership(reader, left, time_zone)
     op = ""
     while reader.peek().kind is TokenKind.SYMBOL and op + reader.peek().text in _COMPARISONS | {"!"}:
         op += reader.take().text
     return left if not op else Expression(op.replace("!=", "<>"), "", (left, _sum(reader, time_zone)))
+
+
+def _membership(reader: TokenReader, left: Expression, time_zone: str | None) -> Expression:
+    """IN or BETWEEN, after its operand."""
+    if reader.accept("IN"):
+        return Expression("IN", "", (left, *parse_row(reader, time_zone)))
+    if not reader.accept("BETWEEN"):
+        raise reader.error("IN or BETWEEN expected")
+    least = _sum(reader, time_zone)
+    if not reader.accept("AND"):
+        raise reader.error("AND expected")
+    return Expression("BETWEEN", "", (left, least, _sum(reader, time_zone)))
 
 
 def _sum(reader: TokenReader, time_zone: str | None) -> Expression:

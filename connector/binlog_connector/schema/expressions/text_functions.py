@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
+import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _UTF8 = frozenset(["utf8mb4", "utf8mb3", "utf8", "ascii"])
 _ONE_BYTE = frozenset(["latin1", "latin2", "latin5", "latin7", "cp1250", "cp1251", "cp1256", "cp1257"])
 _CHARACTERS = 21
+_CHECKSUM_DIGITS = 10
+_UUID_SIZE = 16
 _SHA2 = {"0": "sha256", "224": "sha224", "256": "sha256", "384": "sha384", "512": "sha512"}
 
 
@@ -75,27 +80,57 @@ def _characters(one: Operand) -> Operand:
 
 def _bytes(one: Operand) -> Operand:
     operand = _encoded(one)
-    return number(pc.binary_length(operand.array.cast(pa.string())), _CHARACTERS, unknown=operand.unknown)
+    return number(pc.binary_length(operand.array), _CHARACTERS, unknown=operand.unknown)
 
 
 def _encoded(one: Operand) -> Operand:
-    """A text whose UTF-8 bytes are those of the server."""
+    """Bytes, or the UTF-8 bytes of a text that are those of the server."""
+    if one.kind is Kind.BYTES:
+        return one
     operand = text(one)
+    operand = replace(operand, array=operand.array.cast(pa.string()).cast(pa.binary()))
     if operand.charset in _UTF8 or operand.kind is Kind.NULL:
         return operand
     if operand.charset not in _ONE_BYTE:
         raise NotComputedError(f"bytes of texts in {operand.charset or 'an unknown character set'}")
-    return operand.doubted(beyond_ascii(operand.array))
+    return operand.doubted(beyond_ascii(text(one).array))
 
 
 def _digest(name: str) -> Callable[[Operand], Operand]:
-    hashed = by_distinct(lambda value: hashlib.new(name, str(value).encode()).hexdigest(), pa.string())
+    return _of_bytes(lambda value: hashlib.new(name, value).hexdigest())
+
+
+def _of_bytes(function: Callable[[bytes], str]) -> Callable[[Operand], Operand]:
+    """A function that gives a text of ASCII."""
+    called = by_distinct(function, pa.string())  # type: ignore[arg-type] # all values are bytes
 
     def call(one: Operand) -> Operand:
         operand = _encoded(one)
-        return Operand(Kind.TEXT, hashed(operand.array.cast(pa.string())).array, operand.unknown, charset="ascii")
+        return Operand(Kind.TEXT, called(operand.array).array, operand.unknown, charset="ascii")
 
     return call
+
+
+def _checksum(one: Operand) -> Operand:
+    operand = _encoded(one)
+    checked = by_distinct(zlib.crc32, pa.int64())  # type: ignore[arg-type]
+    return number(checked(operand.array).array, _CHECKSUM_DIGITS, unknown=operand.unknown, unsigned=True)
+
+
+def _hex(one: Operand) -> Operand:
+    if one.kind is not Kind.NUMBER:
+        return _of_bytes(lambda value: value.hex().upper())(one)
+    if one.scale:
+        raise NotComputedError("HEX of a number with a fraction")
+    digits = by_distinct(lambda value: f"{int(str(value)) % (1 << 64):X}", pa.string())
+    return Operand(Kind.TEXT, digits(one.array).array, one.unknown, charset="ascii")
+
+
+def _uuid_text(one: Operand) -> Operand:
+    operand = one.of_kind(Kind.BYTES)
+    if pc.any(pc.not_equal(pc.binary_length(operand.array), _UUID_SIZE)).as_py():
+        raise NotComputedError("BIN_TO_UUID of other sizes")
+    return _of_bytes(lambda value: str(uuid.UUID(bytes=value)))(operand)
 
 
 def _unhexed(one: Operand) -> Operand:
@@ -124,6 +159,9 @@ TEXT_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "MD5": _digest("md5"),
     **dict.fromkeys(["SHA", "SHA1"], _digest("sha1")),
     "UNHEX": _unhexed,
+    "HEX": _hex,
+    "CRC32": _checksum,
+    "BIN_TO_UUID": _uuid_text,
 }
 """By name, in upper case; each takes the operands of its expression."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.parsing.lexer import MODE_ORACLE, Token, TokenKind, TokenReader
+from binlog_connector.schema.parsing.lexer import MODE_HIGH_NOT_PRECEDENCE, MODE_ORACLE, Token, TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import charset_name
 from binlog_format.events.charsets import decode_text
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
@@ -70,9 +70,9 @@ def expression_words(tokens: list[Token], session: StatementSession) -> tuple[st
     """`ColumnDefinition.expression`; none where the session's mode gives texts or functions another meaning."""
     texts = [token.text for token in tokens if token.kind is TokenKind.STRING]
     changes_texts = session.doubles_backslashes and any("\\" in text for text in texts)
-    # CONCAT, SUBSTR, TRIM and others are Oracle's then.
-    is_unusual = session.sql_mode & MODE_ORACLE or (session.empty_text_is_null and "" in texts)
-    if changes_texts or is_unusual:
+    # CONCAT, SUBSTR, TRIM and others are Oracle's then, and NOT binds as `!` does.
+    is_unusual = session.sql_mode & (MODE_ORACLE | MODE_HIGH_NOT_PRECEDENCE)
+    if changes_texts or is_unusual or (session.empty_text_is_null and "" in texts):
         return ()
     return tuple(f"'{token.text}" if token.kind is TokenKind.STRING else token.text for token in tokens)
 

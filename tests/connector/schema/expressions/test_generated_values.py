@@ -67,7 +67,11 @@ def test_expressions_that_are_not_understood_are_named(expression: str, reason: 
         ("f * 2", "DOUBLE", "f, which is a DOUBLE"),
         ("y + 1", "INT", "y, which is a YEAR"),
         ("YEAR(ts)", "INT", "ts, which is a TIMESTAMP"),
-        ("CONCAT(bin)", "VARCHAR(9)", "bin, which is a VARBINARY"),
+        ("CONCAT(bin)", "VARCHAR(9)", "the text of a BYTES"),
+        ("f", "DOUBLE", "f, which is a DOUBLE"),
+        ("IF(i, ts, NULL)", "DATETIME", "ts, which is a TIMESTAMP"),
+        ("BIN_TO_UUID(v)", "CHAR(36)", "TEXT where a BYTES"),
+        ("HEX(p)", "CHAR(36)", "HEX of a number with a fraction"),
         ("CONCAT(z)", "VARCHAR(9)", "unusual"),
         ("CONCAT(v)", "VARCHAR(9) CHARACTER SET utf16", "character set"),
         ("LEFT(v, i)", "VARCHAR(9)", "no constant"),
@@ -109,6 +113,23 @@ def test_values_that_depend_on_the_server_are_unknown() -> None:
     assert computed("i DIV i", "INT", i=pa.array([3, 0], pa.int32())) == [1, "?"]
     documents = pa.array(['{"a": 5}', '{"a": 1.5}', '{"a": "5"}', '{"a": 1, "a": 2}', "{}", "no", None])
     assert computed("JSON_EXTRACT(j, '$.a')", "INT", j=documents) == [5, "?", "?", "?", None, "?", None]
+
+
+def test_what_decides_alone_is_known() -> None:
+    """One side of AND and OR may be unknown, if the other one decides."""
+    texts, numbers = pa.array(["abc", "ABC", "ABC"]), pa.array([0, 0, 1], pa.int32())
+    assert computed("v = 'abc' AND i", "INT", v=texts, i=numbers) == [0, 0, "?"]
+    assert computed("v = 'abc' OR i", "INT", v=texts, i=numbers) == [1, "?", 1]
+    assert computed("v IN ('xyz', 'abc')", "INT", v=texts) == [1, "?", "?"]
+    assert computed("NOT (v NOT IN ('xyz', 'abc'))", "INT", v=texts) == [1, "?", "?"]
+
+
+def test_any_column_may_be_null() -> None:
+    columns = {"f": pa.array([0.5, None]), "bin": pa.array([b"", None]), "y": pa.array([0, None], pa.int16())}
+    for name, array in columns.items():
+        assert computed(f"IF({name} IS NULL, 1, NULL)", "INT", **{name: array}) == [None, 1]
+    moments = pa.array([0, None], pa.timestamp("us", tz="UTC"))
+    assert computed("ts IS NULL", "INT", ts=moments) == [0, "?"]  # it may be 0000-00-00
 
 
 def test_null_that_may_be_a_zero_date_is_unknown() -> None:

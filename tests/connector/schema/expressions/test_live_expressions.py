@@ -36,7 +36,8 @@ EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time z
 TABLE = (
     "CREATE TABLE t (id INT PRIMARY KEY, i INT, u INT UNSIGNED, b BIGINT, s TINYINT, p DECIMAL(10,2), q DECIMAL(18,6),"
     " v VARCHAR(60), w VARCHAR(60) CHARACTER SET latin1, c CHAR(10), x TEXT, e ENUM('new','paid','Sent'), d DATE,"
-    " m DATETIME, f DATETIME(3), j JSON) CHARACTER SET utf8mb4"
+    " m DATETIME, f DATETIME(3), j JSON, n BINARY(16), y VARBINARY(20), t TIMESTAMP NULL,"
+    " r DOUBLE, k TIME) CHARACTER SET utf8mb4"
 )
 KINDS = {
     "id": pa.int32(),
@@ -49,8 +50,13 @@ KINDS = {
     "d": pa.date32(),
     "m": pa.timestamp("us"),
     "f": pa.timestamp("us"),
+    "n": pa.binary(),
+    "y": pa.binary(),
+    "t": pa.timestamp("us"),
+    "r": pa.float64(),
+    "k": pa.duration("us"),
 }
-NAMES = ["id", *"iubspqvwcxedmfj"]
+NAMES = ["id", *"iubspqvwcxedmfjnytrk"]
 EXPRESSIONS = {
     "BIGINT": [
         "i + 1", "i - u", "i * s", "-i", "u - 1", "i % 7", "i DIV 3", "MOD(b, 10)", "ABS(i)", "s * s * s", "b + b",
@@ -62,7 +68,14 @@ EXPRESSIONS = {
         "CASE s WHEN 1 THEN 10 WHEN 2 THEN 20 END", "IF(e = 'paid', id, NULL)", "IF(v = 'abc', 1, 0)", "v <> 'ABC'",
         "COALESCE(i, s, 0)", "IFNULL(i, u)", "i = s", "i > 0 AND s > 0", "i IS NULL OR s < 5", "JSON_EXTRACT(j, '$.a')",
         "CAST(i AS SIGNED)", "CAST(JSON_EXTRACT(j, '$.a') AS UNSIGNED)", "JSON_VALUE(j, '$.a')", "ROUND(p)", "p", "q",
-        "JSON_UNQUOTE(JSON_EXTRACT(j, '$.n.k'))",
+        "JSON_UNQUOTE(JSON_EXTRACT(j, '$.n.k'))", "IF(t IS NULL, 1, NULL)", "r IS NOT NULL", "ISNULL(k)",
+        "s IN (1, 2, 127)", "i NOT IN (0, s)", "e IN ('new', 'paid')", "v IN ('abc', 'zz', '12')", "i BETWEEN -5 AND s",
+        "p NOT BETWEEN 0 AND 10.5", "NOT s", "NOT i = 1 AND s > 0", "NULLIF(i, 0)", "NULLIF(p, 0)", "GREATEST(i, s)",
+        "LEAST(p, q, 0)", "FLOOR(q)", "CEIL(p)", "CEILING(q)", "FLOOR(p / 1)", "FLOOR(i)", "CRC32(v)", "CRC32(w)",
+        "CRC32(i)",
+        "CRC32(n)", "CRC32(CONCAT(v, p))", "DATEDIFF(d, m)", "TO_DAYS(m)", "TO_DAYS(d)", "LENGTH(y)", "LENGTH(n)",
+        "UNIX_TIMESTAMP(t)", "d < m", "d <= LAST_DAY(d)", "m > f", "s = 1 OR v = 'abc'", "e = 'new' AND s IN (1, 5)",
+        "CASE WHEN e IN ('new', 'paid') THEN 1 WHEN t IS NULL THEN 2 ELSE NULL END",
     ],
     "INT": ["b", "q * 3", "JSON_EXTRACT(j, '$.l[1]')", "v"],
     "TINYINT(1)": ["i IS NOT NULL", "i = 1", "s", "TRUE"],
@@ -84,6 +97,10 @@ EXPRESSIONS = {
         "JSON_VALUE(j, '$.s')", "JSON_VALUE(j, '$.l[0]')", "JSON_UNQUOTE(JSON_EXTRACT(j, '$.z'))", "IFNULL(v, 'none')",
         "IF(s > 0, v, x)", "CASE e WHEN 'new' THEN 'n' ELSE v END", "e", "i", "p", "q", "d", "c", "CAST(i AS CHAR)",
         "CONCAT(p * 2, q + 1)", "CONCAT(i DIV 2, s % 3)", "CONCAT(IF(i > 0, 1, 2.50))", "j",
+        "HEX(y)", "LOWER(HEX(n))", "HEX(v)", "HEX(w)", "HEX(i)", "HEX(u)", "HEX(b)",
+        "BIN_TO_UUID(n)", "MD5(y)", "SHA1(n)", "SHA2(y, 224)", "NULLIF(v, '')", "NULLIF(v, 'abc')",
+        "CONCAT(GREATEST(i, s))",
+        "CONCAT(FLOOR(q), CEIL(p))", "CONCAT(LEAST(p, i))",
     ],
     "VARCHAR(4)": ["v", "CONCAT(i)", "x"],
     "CHAR(12)": ["v", "CONCAT(c, ' ')", "MD5(v)"],
@@ -91,6 +108,7 @@ EXPRESSIONS = {
     "VARCHAR(80) CHARACTER SET latin1": ["w", "v", "CONCAT(i, w)"],
     "BINARY(16)": ["UNHEX(MD5(v))", "UNHEX(MD5(CONCAT(i, '|', v)))"],
     "DATE": [
+        "LAST_DAY(d)", "LAST_DAY(m)", "GREATEST(d, DATE(m))",
         "d", "DATE(m)", "DATE(f)", "CAST(m AS DATE)", "m", "d + INTERVAL 1 DAY", "DATE_ADD(d, INTERVAL 1 MONTH)",
         "d - INTERVAL 2 WEEK", "DATE_SUB(d, INTERVAL 1 QUARTER)", "d + INTERVAL s YEAR", "DATE(m) + INTERVAL i DAY",
     ],
@@ -143,13 +161,28 @@ def value(random_: random.Random, name: str) -> object:
             return random_.choice(texts if name in "wc" else [*texts, "日本語", "😀 ok", "y" * 40]).rstrip(
                 " " if name == "c" else ""
             )
-        case "e":
-            return random_.choice(["new", "paid", "Sent"])
         case "d":
             return datetime.date(1970, 1, 1) + datetime.timedelta(days=random_.randint(-100_000, 100_000))
         case "m" | "f":
             moment = EPOCH + datetime.timedelta(seconds=random_.randint(-(10**9), 3 * 10**9))
             return moment + datetime.timedelta(milliseconds=random_.randint(0, 999) if name == "f" else 0)
+        case "j":
+            return document(random_)
+    return other(random_, name)
+
+
+def other(random_: random.Random, name: str) -> object:
+    if name in "ny":
+        random_bytes = bytes(random_.randint(0, 255) for _ in range(random_.choice([0, 1, 15, 16])))
+        return random_.choice([random_bytes, b"\0" * 3, b"ab \0\0", b"x" * 16])
+    if name == "e":
+        return random_.choice(["new", "paid", "Sent"])
+    if name == "t":
+        return EPOCH + datetime.timedelta(seconds=random_.randint(1, 2**31 - 1))
+    return random_.choice([0.5, -1e30, 3.0] if name == "r" else ["00:00:00", "-12:30:00", "838:59:59"])
+
+
+def document(random_: random.Random) -> str:
     leaf = random_.choice([1, -5, 0, 2.5, "x", "7", 'q"uote', "ä", True, None, [1], {"k": 1}, 2**40])
     return json.dumps(
         {"a": leaf, "s": random_.choice(["t", leaf]), "n": {"k": leaf}, "l": [leaf, 3]}, ensure_ascii=False
@@ -170,7 +203,7 @@ def shown(array: pa.Array) -> list[object]:
 
 def compare(cursor: Cursor, vendor: Vendor, seed: str) -> tuple[list[str], Counter[str]]:
     random_ = random.Random(seed)
-    cursor.execute("SET SESSION sql_mode = ''")
+    cursor.execute("SET SESSION sql_mode = '', time_zone = '+00:00'")
     cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
     cursor.execute("USE shop")
     cursor.execute("DROP TABLE IF EXISTS t")
