@@ -262,7 +262,8 @@ class _ComponentRun:
             schema = target_schema(content, mode)
             if self._run.sink.json is Json.VARIANT:
                 schema = content.with_json(schema, target, self._facts)
-            fit_columns(target, commit_id, schema, self._positions, check_of_added(table, mode, content, self._facts))
+            check = check_of_added(table, mode, content, self._facts)
+            fit_columns(target, commit_id, schema, self._positions, check, content.lost_columns)
             types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
                 target.set_properties(commit_id, recorded=types)

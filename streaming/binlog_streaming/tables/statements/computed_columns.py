@@ -19,7 +19,7 @@ from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array
 from binlog_streaming.tables.statements.row_retention import has_rows, living
-from binlog_streaming.tables.statements.target_alteration import dropped_columns
+from binlog_streaming.tables.statements.target_alteration import dropped_before, dropped_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +79,7 @@ def computed_columns(
     Args:
         alter: The statement; None: it is not one that names columns.
     """
-    there = folded_names(target.schema().names) - folded_names((*dropped_columns(target), *change.dropped))
+    there = folded_names(target.schema().names) - folded_names((*dropped_before(target, change), *change.dropped))
     if alter is None:
         return {}, {}
     words = {folded_name(added.column.name): added.column.expression for added in alter.changes}

@@ -13,7 +13,7 @@ from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY, Q
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.tables.statements.row_retention import has_rows, live_rows
-from binlog_streaming.tables.statements.target_alteration import dropped_columns
+from binlog_streaming.tables.statements.target_alteration import dropped_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -50,7 +50,7 @@ def check_new_columns(
     Raises:
         SchemaError: `SCHEMA_CHANGED`.
     """
-    gone = folded_names((*change.dropped, *dropped_columns(target)))
+    gone = folded_names((*change.dropped, *dropped_before(target, change)))
     there = {name for name in target.schema().names if folded_name(name) not in gone}
     settled = {fact.name for fact in context.settled(change.added)}
     in_key = folded_names(keys)

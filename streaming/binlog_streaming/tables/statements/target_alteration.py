@@ -28,6 +28,7 @@ from binlog_streaming.lake.evolution import (
     without_identity,
 )
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
+from binlog_streaming.settings import Mode
 from binlog_streaming.tables.statements.row_retention import has_rows
 
 if TYPE_CHECKING:
@@ -242,25 +243,53 @@ def dropped_columns(target: Target) -> tuple[str, ...]:
     return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
 
 
+def dropped_before(target: Target, change: TableAltered) -> tuple[str, ...]:
+    """Columns of a target that its source table did not have where *change* began, which adds none that is there."""
+    new = folded_names(fact.name for fact in change.added if not fact.if_missing)
+    new -= folded_names((*change.dropped, *change.renamed))
+    dropped = dropped_columns(target)
+    return tuple(name for name in target.schema().names if name in dropped or folded_name(name) in new)
+
+
 def fit_columns(
     target: Target,
     commit_id: CommitId,
     schema: pa.Schema,
     positions: BatchPositions,
     check_added: Callable[[Sequence[str]], None] | None = None,
+    lost: Set[str] = frozenset(),
 ) -> None:
     """Give *target* the columns of the rows that come next; create it if it does not exist.
 
     Args:
         check_added: Gets the columns that are new for existing rows, which are null in them; None: they may be.
+        lost: Names, in small letters, of those that the first of these rows have, and the last have not.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values, and there are some.
     """
-    if target.properties() is None:
+    is_new = target.properties() is None
+    if is_new:
         target.create(schema, commit_id)
-        return
     commit_id = replace(commit_id, step=commit_id.step - ROWS_STEP + COLUMNS_STEP, gtid_position=None)
+    if not is_new:
+        _take_columns(target, commit_id, schema, positions, check_added)
+    # Rows have all columns of their table: it may have lost others by a statement that the log lacks, and of a table
+    # that was made anew nobody may have known the columns. A changelog has columns of its own that few rows need.
+    dropped, live = dropped_columns(target), folded_names(schema.names) - lost
+    held = dropped if commit_id.mode is Mode.CHANGELOG else target.schema().names
+    left = tuple(name for name in held if folded_name(name) not in live)
+    if set(left) != set(dropped):
+        target.set_properties(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})
+
+
+def _take_columns(
+    target: Target,
+    commit_id: CommitId,
+    schema: pa.Schema,
+    positions: BatchPositions,
+    check_added: Callable[[Sequence[str]], None] | None,
+) -> None:
     there, wanted = target.schema(), target.stored_schema(schema)
     try:
         asked = TargetAlteration(reconciled(there, wanted, commit_id.source_table))
@@ -279,8 +308,3 @@ def fit_columns(
     if asked:
         positions.clear_position(target, commit_id)
         asked.bring_into(target, commit_id)
-    # Of a table that was made anew nobody may have known the columns; rows have those that it has.
-    dropped, live = dropped_columns(target), folded_names(schema.names)
-    left = tuple(name for name in dropped if folded_name(name) not in live)
-    if left != dropped:
-        target.set_properties(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})

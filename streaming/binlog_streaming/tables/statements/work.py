@@ -44,7 +44,7 @@ from binlog_streaming.tables.statements.rewritten_columns import alter_operation
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import (
     ColumnsBefore,
-    dropped_columns,
+    dropped_before,
     possible_change,
     target_alteration,
 )
@@ -339,7 +339,7 @@ def _created_keys(
 
 def _altered(context: StatementContext, target: Target, change: TableAltered, properties: Mapping[str, str]) -> Work:
     rule = context.table.rule
-    before = dropped_columns(target)
+    before = dropped_before(target, change)
     held = held_keys(properties)
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
