@@ -16,13 +16,13 @@ from bench.registry import benchmark
 from binlog_format import open_log
 from binlog_format.source_file import LocalFile
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
+from binlog_format.structured.event_filter import EventFilter, SourceRules
 from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.reader import StructuredLog
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter
-from binlog_format.structured.views.event_filter import EventFilter, SourceRules
-from binlog_format.structured.views.view import LogsView
+from binlog_format.structured.view import LogsView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

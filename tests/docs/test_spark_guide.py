@@ -22,7 +22,7 @@ from binlog_connector.options.view_options import KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_connector.spark.schema import to_spark
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
-from binlog_format.structured.views.view import LOGS_SCHEMA
+from binlog_format.structured.view import LOGS_SCHEMA
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.events import EVENTS_SCHEMA

@@ -26,7 +26,7 @@ from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text import lines as lines_module
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import DEFAULT_DATE_FORMAT, LineWriter
-from binlog_format.structured.views.view import LogsView
+from binlog_format.structured.view import LogsView
 from tests.format.innodb.inspection.small_logs import LogInMemory
 from tests.format.structured.arguments.blocks import all_rows, block_of_events, source
 from tests.format.structured.arguments.model import Events, events

@@ -30,8 +30,8 @@ from binlog_connector.following.starts import Edge, StartMoment, initial_offset
 from binlog_connector.following.steps import Step, measure
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.log.log import ServerPosition

@@ -11,7 +11,7 @@ from binlog_connector.options.source_options import SourceOptions, View
 from binlog_connector.schema.expressions.computing import with_computed_values
 from binlog_format.errors import StartError
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.structured.views.event_filter import ALL_EVENTS
+from binlog_format.structured.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid_set import Taken
     from binlog_format.position import Position
-    from binlog_format.structured.views.event_filter import EventFilter
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.views.changes import ChangesView
     from binlog_format.views.filters import GroupFilter, TableFilter
 

@@ -22,7 +22,7 @@ from binlog_connector.envelope.options import (
 from binlog_connector.kafka.topic_names import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
 from binlog_connector.options.option_values import choice, flag, folds_names, invalid
 from binlog_format.errors import OptionError
-from binlog_format.structured.views.event_filter import ALL_SOURCES, SourceRules
+from binlog_format.structured.event_filter import ALL_SOURCES, SourceRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

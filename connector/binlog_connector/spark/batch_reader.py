@@ -34,7 +34,7 @@ from binlog_connector.spark.spark_api import (
     readable_errors,
 )
 from binlog_format.position import Position
-from binlog_format.structured.views.event_filter import ALL_EVENTS
+from binlog_format.structured.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.options.source_options import SourceOptions
-    from binlog_format.structured.views.event_filter import EventFilter
+    from binlog_format.structured.event_filter import EventFilter
 
     Range = tuple[int, int]
 

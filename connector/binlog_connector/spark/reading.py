@@ -31,7 +31,7 @@ from binlog_connector.spark.schema import as_spark_sees_it, spark_json, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.structured.views.event_filter import ALL_EVENTS
+from binlog_format.structured.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import TableSchemas
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.structured.event_log import EventSource, LogBlock
-    from binlog_format.structured.views.event_filter import EventFilter
-    from binlog_format.structured.views.view import LogsView
+    from binlog_format.structured.view import LogsView
 
 
 GAP_TYPE = "gap"
@@ -288,7 +288,7 @@ def event_batches(
     batches = view.batches(_planned_entries(log, partition), leave_out if options.events.skip_damaged else None)
     if options.events.sort_window_ns is None:
         return batches
-    from binlog_format.structured.views.view import sorted_by_time
+    from binlog_format.structured.view import sorted_by_time
 
     return sorted_by_time(batches, options.events.sort_window_ns)
 
@@ -301,7 +301,7 @@ def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
 
 
 def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:
-    from binlog_format.structured.views.view import LogsView  # compiled code takes a moment to load
+    from binlog_format.structured.view import LogsView  # compiled code takes a moment to load
 
     return LogsView(_wanted(options, wanted), typed=options.events.source is not None)
 

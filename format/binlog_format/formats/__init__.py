@@ -1,1 +1,1 @@
-"""The formats: `opening.open_log` opens a log, `detect` tells the formats apart, each has its check."""
+"""Opening of a log, `opening.open_log`: which format, and which files: a directory, some of its files, an archive."""

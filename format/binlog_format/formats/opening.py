@@ -15,13 +15,13 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from binlog_format.archives.archive_directory import ArchiveDirectory
-from binlog_format.archives.directories import open_directory
 from binlog_format.classic.layout import FILE_NAME as CLASSIC_FILE_NAME
 from binlog_format.classic.layout import MAGIC as CLASSIC_MAGIC
 from binlog_format.classic.layout import MAGIC_ENCRYPTED, MYSQL_ENCRYPTION_HEADER_SIZE
 from binlog_format.errors import OptionError, StartError, UnsupportedError
 from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS, INNODB, STRUCTURED
+from binlog_format.formats.archive_directory import ArchiveDirectory
+from binlog_format.formats.directories import open_directory
 from binlog_format.innodb.header import file_number
 from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
 from binlog_format.log_format import Bound, CheckScope

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.look_ahead import expect_row_event
+from binlog_format.events.event_table_kernels import expect_row_event
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8
 from binlog_format.rows.row_event_kernels import (

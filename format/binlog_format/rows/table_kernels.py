@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.events.event_table_kernels import expect_event
 from binlog_format.events.layout import EventType
-from binlog_format.events.look_ahead import expect_event
 from binlog_format.events.table_map_layout import (
     DUMMY_TABLE_ID,
     TABLE_BODY_OFFSET,

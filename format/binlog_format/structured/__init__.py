@@ -1,1 +1,1 @@
-"""Files of the C++ logging library "Binlog": entries, types, values, text, and a writer."""
+"""Files of the C++ logging library "Binlog": entries, types, values, text, a view and a writer."""

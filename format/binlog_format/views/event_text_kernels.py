@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.events.event_table_kernels import expect_event
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.look_ahead import expect_event
 from binlog_format.events.query_layout import (
     LOAD_QUERY_FIXED_SIZE,
     QUERY_DATABASE_SIZE_OFFSET,

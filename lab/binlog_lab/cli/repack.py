@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import UnsupportedError, storage_error
 from binlog_format.format_traits import CLASSIC
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import detect_format
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_lab.cli.log_options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_format import open_log
-from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
+from binlog_format.formats.directories import open_directory
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.views.tables import TablesView
 from binlog_lab.demo.actions import CommitAction, Ddl, StatementAction

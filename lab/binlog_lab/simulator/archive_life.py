@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from random import Random
 from typing import TYPE_CHECKING
 
-from binlog_format.archives.manifest import MANIFEST_NAME, ArchivedFile, Manifest
+from binlog_format.formats.manifest import MANIFEST_NAME, ArchivedFile, Manifest
 from binlog_lab.simulator.any_life import RUNS_TO_CATCH_UP
 from binlog_lab.simulator.disk import Killed
 from binlog_lab.simulator.life import Life

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_connector.crash_points import reached
-from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, ManifestPart, crc_of
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StorageError, storage_error
+from binlog_format.formats.manifest import MANIFEST_NAME, Manifest, ManifestPart, crc_of
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_streaming.lake.store import UNFINISHED

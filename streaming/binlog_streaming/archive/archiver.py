@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import file_start, written_order
 from binlog_format import open_log
-from binlog_format.archives.directories import open_directory
-from binlog_format.archives.manifest import ArchivedFile, ManifestPart, crc_of, probes
 from binlog_format.errors import DataLossError, OptionError
+from binlog_format.formats.directories import open_directory
+from binlog_format.formats.manifest import ArchivedFile, ManifestPart, crc_of, probes
 from binlog_format.formats.opening import detect_format, open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
@@ -23,7 +23,7 @@ from binlog_streaming.archive.archive_store import CHANGED_HINT, PART_SIZE_MAX, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from binlog_format.archives.manifest import Manifest
+    from binlog_format.formats.manifest import Manifest
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.live_files import FinalBlock, FinalFile
     from binlog_format.log_format import Span

@@ -16,8 +16,8 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.metrics.exporter import HOST, MetricsExporter
 from binlog_connector.metrics.follower import ArchiveTotals, Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, OptionError
+from binlog_format.formats.directories import open_directory
 from binlog_format.position import Place
 from binlog_format.source_file import ARCHIVE_MARK
 from binlog_streaming.archive.archiver import Archiver
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_format.formats.manifest import ArchivedFile
     from binlog_streaming.archive.archiver import Stored
 
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from binlog_connector.crash_points import reached
 from binlog_format.errors import CorruptError, TableError
-from binlog_format.structured.views.event_filter import EventFilter, severity_name, shown_text
-from binlog_format.structured.views.view import LogsView, chosen, with_events
+from binlog_format.structured.event_filter import EventFilter, severity_name, shown_text
+from binlog_format.structured.view import LogsView, chosen, with_events
 from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, reconciled

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import UnsupportedError
 from binlog_format.format_traits import INNODB, STRUCTURED
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import detect_format
 from binlog_format.innodb.inspection.page_usage import InnodbUse
 from binlog_format.messages import count_text

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.format_traits import FORMAT_TRAITS
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import detect_format
 from binlog_format.messages import KEYS_IN_URL, has_keys
 from binlog_format.position import Place

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from binlog_format.errors import OptionError
-from binlog_format.structured.views.event_filter import SourceRules
+from binlog_format.structured.event_filter import SourceRules
 from binlog_streaming.settings.checks import check_metrics, check_source
 from binlog_streaming.settings.model import JobSettings, Section, Sink, TableRule, source_options
 from binlog_streaming.settings.publish_model import Security

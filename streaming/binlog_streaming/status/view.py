@@ -21,9 +21,9 @@ import msgspec
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.metrics.lag import Consumed, LagMeter
-from binlog_format.archives.archive_directory import ArchiveDirectory
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, DataLossError, OptionError
+from binlog_format.formats.archive_directory import ArchiveDirectory
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import open_live_files
 from binlog_format.position import Place
 from binlog_format.source_file import ARCHIVE_MARK, without_archive

@@ -16,7 +16,7 @@ from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.structured.views.view import LogsView
+from binlog_format.structured.view import LogsView
 from binlog_lab.simulator.structured.program import FIRST_NS, NAME, LoggingProgram
 
 if TYPE_CHECKING:

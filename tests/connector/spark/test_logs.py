@@ -17,9 +17,9 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import EqualTo, GreaterThanOrEqual, In, LessThan
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, OptionError, SchemaError
+from binlog_format.structured.event_filter import ALL_EVENTS
 from binlog_format.structured.layout import Severity
-from binlog_format.structured.views.event_filter import ALL_EVENTS
-from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
+from binlog_format.structured.view import LOGS_SCHEMA, LogsView
 from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
 from tests.connector.damaged_program import NOISE, damaged_before_first_event, damaged_log
 from tests.connector.shop import Shop
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.spark.batch_reader import BinlogBatchReader
     from binlog_connector.spark.stream_reader import BinlogStreamReader
-    from binlog_format.structured.views.event_filter import EventFilter
+    from binlog_format.structured.event_filter import EventFilter
 
 Row = dict[str, object]
 

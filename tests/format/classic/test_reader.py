@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from binlog_format import open_log
-from binlog_format.archives.directories import open_directory
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.classic.layout import MAGIC_ENCRYPTED
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
+from binlog_format.formats.directories import open_directory
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.log.search import end_of_gtids, find_gtid

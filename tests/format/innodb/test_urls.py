@@ -9,7 +9,7 @@ import pyarrow.fs
 import pytest
 
 from binlog_format import Bound, StartError, open_log
-from binlog_format.archives.directories import open_directory
+from binlog_format.formats.directories import open_directory
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.source_file import ArrowDirectory
 from tests.format.innodb.log_groups import read_groups

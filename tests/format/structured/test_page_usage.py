@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import StartError
-from binlog_format.archives.directories import open_directory
+from binlog_format.formats.directories import open_directory
 from binlog_format.position import VIRTUAL_PAGE_SIZE, Position
 from binlog_format.structured.files.page_usage import StructuredFileUsage, StructuredUse, measure_pages
 from binlog_format.structured.layout import Severity

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.following.steps import measure
 from binlog_format import BinlogError, CorruptError, DataLossError, Position, StartError, UnsupportedError, open_log
-from binlog_format.archives.directories import open_directory
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import open_live_files, verify_log
 from binlog_format.position import BEFORE_ALL
 from binlog_format.structured.metadata import ClockSync

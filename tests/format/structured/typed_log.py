@@ -18,7 +18,7 @@ from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter
-from binlog_format.structured.views.view import LogsView
+from binlog_format.structured.view import LogsView
 from binlog_format.structured.writing import Session, SessionWriter
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binlog_format.kernels import as_bytes
 from binlog_format.structured.scan import EntryScanner
-from binlog_format.structured.views.view import EVENT_FIELDS, chosen, event_columns, sorted_by_time
+from binlog_format.structured.view import EVENT_FIELDS, chosen, event_columns, sorted_by_time
 from tests.chance import examples
 from tests.corpus import corpus
 
@@ -85,6 +85,6 @@ def test_rows_are_sorted_as_far_as_the_window_goes(times: list[list[int | None]]
 
 
 def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_format.structured.views.view.HELD_SIZE_MAX", 64)
+    monkeypatch.setattr("binlog_format.structured.view.HELD_SIZE_MAX", 64)
     batches = (pa.RecordBatch.from_pydict({"ns": pa.array([n], pa.int64())}) for n in range(100))
     assert len(list(sorted_by_time(batches, 10**9))) > 5

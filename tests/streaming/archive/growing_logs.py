@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format import open_log
-from binlog_format.archives.archive_directory import ArchiveDirectory
+from binlog_format.formats.archive_directory import ArchiveDirectory
 from binlog_format.innodb.header import file_number
 from binlog_format.source_file import LocalDirectory
 from binlog_lab.innodb_writer.options import WriterOptions

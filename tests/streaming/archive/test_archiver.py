@@ -13,8 +13,8 @@ import pytest
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
-from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError, StorageError
+from binlog_format.formats.archive_directory import ArchiveDirectory
 from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import LocalDirectory, with_archive
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
@@ -32,7 +32,7 @@ from tests.faults.processes import files_up_to
 from tests.streaming.archive.growing_logs import GrowingClassic, GrowingInnodb, join_groups, purge, read_groups
 
 if TYPE_CHECKING:
-    from binlog_format.archives.manifest import Manifest
+    from binlog_format.formats.manifest import Manifest
     from binlog_format.source_file import SourceFile
 
 OLTP = SERVER_CASES / "mariadb-11.8" / "oltp_small"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.archives.manifest import MANIFEST_NAME, Manifest
 from binlog_format.errors import CorruptError
+from binlog_format.formats.manifest import MANIFEST_NAME, Manifest
 from binlog_streaming.archive.archiver import Archiver
 from tests.connector.shop import Shop
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 import pytest
 from deltalake import DeltaTable
 
-from binlog_format.archives.archive_directory import ArchiveDirectory
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError
+from binlog_format.formats.archive_directory import ArchiveDirectory
+from binlog_format.formats.directories import open_directory
 from binlog_format.source_file import with_archive
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.settings import load_job
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_format.formats.manifest import ArchivedFile
     from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from binlog_format import BinlogError, OptionError, Position, UnsupportedError, open_log
-from binlog_format.archives.directories import open_directory
+from binlog_format.formats.directories import open_directory
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
 from binlog_streaming.cli.app import app, register_commands

@@ -19,7 +19,7 @@ from binlog_streaming.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_format.formats.manifest import ArchivedFile
     from binlog_streaming.archive.archiver import Stored
 
 

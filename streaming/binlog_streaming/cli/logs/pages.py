@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError, UnsupportedError
 from binlog_format.format_traits import INNODB
+from binlog_format.formats.directories import open_directory
 from binlog_format.formats.opening import detect_format
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,

@@ -241,7 +241,7 @@ class EventLines:
         from binlog_format.rows.json.json_rows import json_lines
         from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
         from binlog_format.structured.text.lines import LineWriter, damage_error
-        from binlog_format.structured.views.view import LogsView
+        from binlog_format.structured.view import LogsView
 
         count = 0
         if self._is_readable:

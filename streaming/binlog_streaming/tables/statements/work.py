@@ -36,9 +36,8 @@ from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
-from binlog_streaming.tables.statements.computed_columns import computed_columns
+from binlog_streaming.tables.statements.computed_columns import computed_columns, without_generated
 from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
-from binlog_streaming.tables.statements.generated_columns import without_generated
 from binlog_streaming.tables.statements.log_facts import liked
 from binlog_streaming.tables.statements.rewritten_columns import alter_operation, rewritten_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows

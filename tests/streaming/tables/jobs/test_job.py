@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, StorageError, TableError
+from binlog_format.formats.directories import open_directory
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from binlog_streaming.job_state.progress import BatchProgress, Outcome

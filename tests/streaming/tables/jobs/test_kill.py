@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
+from binlog_format.formats.directories import open_directory
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from tests.chance import seed as chance_seed

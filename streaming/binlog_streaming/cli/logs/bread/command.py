@@ -13,8 +13,8 @@ from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_ar
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.structured.text.lines import LineWriter
-    from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.arguments import BreadArguments
     from binlog_streaming.cli.logs.bread.streams import BreadSink, OnDamage
 
@@ -71,7 +71,7 @@ def _wanted(arguments: BreadArguments) -> EventFilter | None:
     """Filter of the events that are printed; None: all are."""
     if not arguments.wanted:
         return None
-    from binlog_format.structured.views.event_filter import EventFilter, SourceRules
+    from binlog_format.structured.event_filter import EventFilter, SourceRules
 
     names = {"min_severity": "--severity", "categories": "--category", "source_files": "--file"}
     rules = SourceRules(*(arguments.wanted.get(option) for option in names.values()))
@@ -98,7 +98,7 @@ def _sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
         sink = JsonSink(on_damage)
     elif arguments.sort_window is not None:
         from binlog_connector.options.view_options import duration_ns
-        from binlog_format.structured.views.event_filter import ALL_EVENTS
+        from binlog_format.structured.event_filter import ALL_EVENTS
         from binlog_streaming.cli.logs.bread.sorting import WindowSink
 
         window_ns = duration_ns("--sort-window", arguments.sort_window)

@@ -13,15 +13,15 @@ from binlog_format.messages import odd_clock
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.event_log import event_times
 from binlog_format.structured.layout import NS_PER_SECOND
-from binlog_format.structured.views.view import LogsView, chosen
+from binlog_format.structured.view import LogsView, chosen
 from binlog_streaming.cli.logs.bread.streams import BreadSink
 from binlog_streaming.cli.output import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.structured.event_log import LogBlock
-    from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.streams import OnDamage
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from binlog_format.messages import count_text
 from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_SECOND
-from binlog_format.structured.views.view import HELD_SIZE_MAX, chosen
+from binlog_format.structured.view import HELD_SIZE_MAX, chosen
 from binlog_streaming.cli.logs.bread.streams import PAUSE_SECONDS, BreadSink, LogDamage, event_lines
 from binlog_streaming.cli.output import write_output
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from binlog_format.position import Place
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.lines import Lines, LineWriter
-    from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.streams import OnDamage
 
 RUN_SIZE = 32 << 20

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs
 
-from binlog_format.archives.archive_directory import ArchiveDirectory, require_archive
-from binlog_format.archives.manifest import MANIFEST_NAME, probes
 from binlog_format.classic.layout import FILE_NAME
 from binlog_format.errors import DataLossError, StartError, storage_error
+from binlog_format.formats.archive_directory import ArchiveDirectory, require_archive
+from binlog_format.formats.manifest import MANIFEST_NAME, probes
 from binlog_format.innodb.header import file_number
 from binlog_format.position import Place
 from binlog_format.source_file import (
@@ -29,7 +29,7 @@ from binlog_format.source_file import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_format.formats.manifest import ArchivedFile
     from binlog_format.source_file import SourceFile
 
 

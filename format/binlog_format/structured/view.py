@@ -29,22 +29,22 @@ from binlog_format.rows.arrow_arrays import (
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
+from binlog_format.structured.event_filter import ALL_EVENTS, severity_name, shown_text, shown_texts
 from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_MICRO
 from binlog_format.structured.scan_kernels import NO_SUCH_SOURCE, rows_of_sources
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
 from binlog_format.structured.type_tags import unique_names
-from binlog_format.structured.views.event_filter import ALL_EVENTS, severity_name, shown_text, shown_texts
 from binlog_format.views.columns import POSITION_TYPE, texts_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from binlog_format.kernels import Int32s, Int64s
+    from binlog_format.structured.event_filter import EventFilter
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.metadata import EventSource
-    from binlog_format.structured.views.event_filter import EventFilter
 
 TIME_TYPE = pa.timestamp("us", "UTC")
 _INT64_MAX = (1 << 63) - 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, crc_of
 from binlog_format.errors import CorruptError, DataLossError, StartError, storage_error
+from binlog_format.formats.manifest import MANIFEST_NAME, Manifest, crc_of
 from binlog_format.kernels import empty_bytes
 from binlog_format.log_format import Finding
 from binlog_format.position import Place
@@ -14,7 +14,7 @@ from binlog_format.source_file import Directory, FileEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.archives.manifest import ArchivedFile, ManifestPart
+    from binlog_format.formats.manifest import ArchivedFile, ManifestPart
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
 

@@ -1,1 +1,0 @@
-"""View `logs`: one row for each event of a structured log; start with `view.LogsView`."""
