@@ -16,6 +16,7 @@ import pyarrow as pa
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
+from binlog_format.rows.column_types import INTEGER_WIDTHS
 from binlog_format.rows.columns import arrow_type, column_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, UnknownValueError, split_declared
@@ -38,13 +39,6 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.rows.declared.declared_types import Moment
 
-_INTEGER_BITS = {
-    ColumnType.TINY: 8,
-    ColumnType.SHORT: 16,
-    ColumnType.INT24: 24,
-    ColumnType.LONG: 32,
-    ColumnType.LONGLONG: 64,
-}
 _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _SCALE_MAX = 30
@@ -156,7 +150,7 @@ def _implicit(column: Column) -> DeclaredDefault:
         return DeclaredDefault(DefaultKind.TEXT, _EMPTY_ADDRESSES[name])
     if column.type in TIMESTAMP_TYPES | DATETIME_TYPES | DATE_TYPES:
         return DeclaredDefault(DefaultKind.TEXT, "0000-00-00")
-    if column.type in TIME_TYPES or column.type in _INTEGER_BITS or column.type in _NUMBERS:
+    if column.type in TIME_TYPES or column.type in INTEGER_WIDTHS or column.type in _NUMBERS:
         return DeclaredDefault(DefaultKind.NUMBER, "0")
     if column.type is ColumnType.ENUM and column.enum_values:
         return DeclaredDefault(DefaultKind.TEXT, column.enum_values[0])
@@ -194,7 +188,7 @@ def _whole(default: DeclaredDefault, least: int, most: int) -> int:
 
 
 def _integer(column: Column, default: DeclaredDefault) -> int:
-    bits = _INTEGER_BITS[column.type]
+    bits = 8 * INTEGER_WIDTHS[column.type]
     if column.unsigned:
         return _whole(default, 0, (1 << bits) - 1)
     return _whole(default, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
@@ -312,7 +306,7 @@ _TEXTS = (
     ColumnType.BLOB_COMPRESSED,
 )
 _CONVERSIONS: dict[ColumnType, Callable[[Column, DeclaredDefault], object]] = {
-    **dict.fromkeys(_INTEGER_BITS, _integer),
+    **dict.fromkeys(INTEGER_WIDTHS, _integer),
     **_NUMBERS,
     **dict.fromkeys(_TEXTS, declared_text),
     ColumnType.ENUM: declared_label,
