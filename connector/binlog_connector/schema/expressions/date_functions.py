@@ -32,8 +32,8 @@ _MONTHS_MAX, _SECONDS_MAX = 12 * 10_000, 10_000 * 366 * 86_400
 """The longest interval: more moves any time out of the calendar."""
 _FIRST, _LAST = (np.datetime64(text, "us").astype(np.int64) for text in ("0001-01-01", "9999-12-31T23:59:59.999999"))
 _DIGITS_MAX = 6
-_DAYS_TO_1970 = 719_528
-"""From the first day of the year 0."""
+DAYS_TO_1970 = 719_528
+"""From the first day of the year 0: TO_DAYS('1970-01-01')."""
 
 
 def _date(one: Operand) -> Operand:
@@ -49,7 +49,7 @@ def _days_between(one: Operand, other: Operand) -> Operand:
 
 def _days_since_year_0(one: Operand) -> Operand:
     days = _date(one).array.cast(pa.int32()).cast(pa.int64())
-    return number(pc.add(days, _DAYS_TO_1970), 7, unknown=one.unknown)
+    return number(pc.add(days, DAYS_TO_1970), 7, unknown=one.unknown)
 
 
 def _last_day(one: Operand) -> Operand:
@@ -74,22 +74,27 @@ def _of_dates(function: Callable[[pa.Array], pa.Array]) -> Callable[[Operand], O
     return call
 
 
+PARTS_OF_TIMES: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "YEAR": pc.year,
+    "QUARTER": pc.quarter,
+    "MONTH": pc.month,
+    **dict.fromkeys(["DAY", "DAYOFMONTH"], pc.day),
+    "DAYOFYEAR": pc.day_of_year,
+    "DAYOFWEEK": lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7),  # 1: Sunday
+    "WEEKDAY": pc.day_of_week,  # 0: Monday
+    "HOUR": pc.hour,
+    "MINUTE": pc.minute,
+    "SECOND": pc.second,
+}
+"""Functions of dates, as of the times at which they begin, by name, in upper case."""
+
 DATE_FUNCTIONS: dict[str, Callable[..., Operand]] = {
     "DATE": _date,
     "DATEDIFF": _days_between,
     "TO_DAYS": _days_since_year_0,
     "LAST_DAY": _last_day,
     "UNIX_TIMESTAMP": _unix_seconds,
-    "YEAR": _of_dates(pc.year),
-    "QUARTER": _of_dates(pc.quarter),
-    "MONTH": _of_dates(pc.month),
-    **dict.fromkeys(["DAY", "DAYOFMONTH"], _of_dates(pc.day)),
-    "DAYOFYEAR": _of_dates(pc.day_of_year),
-    "DAYOFWEEK": _of_dates(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7)),  # 1: Sunday
-    "WEEKDAY": _of_dates(pc.day_of_week),  # 0: Monday
-    "HOUR": _of_dates(pc.hour),
-    "MINUTE": _of_dates(pc.minute),
-    "SECOND": _of_dates(pc.second),
+    **{name: _of_dates(function) for name, function in PARTS_OF_TIMES.items()},
 }
 """By name, in upper case; each takes the operands of its expression."""
 

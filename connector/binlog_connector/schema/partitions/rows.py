@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.expressions.expression import BYTES, DEFAULT, MAXVALUE, NULL, TEXT, Expression
+from binlog_connector.schema.expressions.operands import NotComputedError
 from binlog_connector.schema.partitions.definition import LIST, RANGE
 from binlog_connector.schema.partitions.values import (
     DATE_TYPES,
     NO_COLUMNS,
     WHOLE_TYPES,
     Columns,
-    NotEvaluatedError,
     date_constant,
     evaluated,
     micro_numbers,
@@ -76,7 +76,7 @@ class _NumberPart:
 class _BinaryPart:
     def __init__(self, array: pa.Array) -> None:
         if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
-            raise NotEvaluatedError(f"binary strings expected, the rows have {array.type}")
+            raise NotComputedError(f"binary strings expected, the rows have {array.type}")
         self.valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
         self._array = array.fill_null(b"")
 
@@ -106,24 +106,24 @@ def partition_rows(
     """
     try:
         return PartitionRows(*_chosen(definition, change), system_time_zone)
-    except NotEvaluatedError as error:
+    except NotComputedError as error:
         raise _bounds_error(str(change.name), change.partitions, error.reason) from error
 
 
 def _chosen(definition: TableDefinition | None, change: PartitionsDropped) -> tuple[TableDefinition, frozenset[int]]:
     if definition is None or definition.columns is None:
-        raise NotEvaluatedError("no CREATE TABLE of it is known")
+        raise NotComputedError("no CREATE TABLE of it is known")
     partitioning = definition.partitioning
     if partitioning is None:
-        raise NotEvaluatedError("its CREATE TABLE, as far as it is known, has no partitions")
+        raise NotComputedError("its CREATE TABLE, as far as it is known, has no partitions")
     if partitioning.unknown:
-        raise NotEvaluatedError(partitioning.unknown)
+        raise NotComputedError(partitioning.unknown)
     if partitioning.kind not in (RANGE, LIST):
-        raise NotEvaluatedError(f"PARTITION BY {partitioning.kind}")
+        raise NotComputedError(f"PARTITION BY {partitioning.kind}")
     places = partitioning.places(change.partitions)
     missing = [name for name, place in places.items() if place is None]
     if missing and not change.if_exists:
-        raise NotEvaluatedError(f"partition {missing[0]} is not a known one")
+        raise NotComputedError(f"partition {missing[0]} is not a known one")
     return definition, frozenset(place for place in places.values() if place is not None)
 
 
@@ -145,7 +145,7 @@ class PartitionRows:
         system_time_zone: See `Decoding`.
 
     Raises:
-        NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.
+        NotComputedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class PartitionRows:
             column = self._definitions.get(folded_name(name))
             # Row images may come without it, and what is computed is not computed anew.
             if column is not None and column.generated is not None:
-                raise NotEvaluatedError(f"column {name} is a generated one")
+                raise NotComputedError(f"column {name} is a generated one")
         # Values that cannot be computed are named before any row is read.
         empty = {
             name: pa.array([], _NO_VALUES.get(column.type_name, pa.null()))
@@ -190,7 +190,7 @@ class PartitionRows:
         arrays = {folded_name(name): _array(rows, name) for name in rows.schema.names if folded_name(name) in wanted}
         try:
             parts = self._parts(arrays, rows.num_rows)
-        except NotEvaluatedError as error:
+        except NotComputedError as error:
             names = (
                 partition.name for place, partition in enumerate(self._partitioning.partitions) if place in self._chosen
             )
@@ -271,7 +271,7 @@ def _column_part(definition: ColumnDefinition, array: pa.Array) -> _Part:
         return _BinaryPart(array)
     if kind in _TEXT_TYPES:
         kind += ": which texts are equal, and which come first, its collation decides"
-    raise NotEvaluatedError(f"column {definition.name} is a {kind}")
+    raise NotComputedError(f"column {definition.name} is a {kind}")
 
 
 def _column_constant(definition: ColumnDefinition, value: Expression) -> Constant:
@@ -287,7 +287,7 @@ def _column_constant(definition: ColumnDefinition, value: Expression) -> Constan
         return _padded(definition, bytes.fromhex(value.text))
     if kind in _BINARY_TYPES and value.op == TEXT and value.text.isascii():
         return _padded(definition, value.text.encode())
-    raise NotEvaluatedError(
+    raise NotComputedError(
         f"a value of the {kind} column {definition.name} is not understood: {value.text or value.op}"
     )
 

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_connector.schema.expressions.date_functions import DAYS_TO_1970, PARTS_OF_TIMES
 from binlog_connector.schema.expressions.expression import COLUMN, NULL, NUMBER, TEXT
+from binlog_connector.schema.expressions.operands import NotComputedError
 from binlog_format.names import folded_name
 from binlog_format.rows.declared.declared_types import UnknownValueError
 from binlog_format.rows.declared.time_zones import known_zone
@@ -32,19 +34,10 @@ if TYPE_CHECKING:
 WHOLE_TYPES = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"])
 DATE_TYPES = frozenset(["date", "datetime"])
 
-_DAYS_TO_1970 = 719_528  # TO_DAYS('1970-01-01')
 _DAY_SECONDS = 86_400
 _MICROS = 1_000_000
 _INT64_END = 1 << 63
 _DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?: (\d\d?):(\d\d?):(\d\d?)(?:\.(\d{1,6}))?)?", re.ASCII)
-
-
-class NotEvaluatedError(Exception):
-    """An expression, or a value, of which nobody can be sure what the server makes of it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Numbers(NamedTuple):
@@ -73,17 +66,17 @@ class Columns(NamedTuple):
     system_time_zone: str | None = None
 
     def definition(self, name: str) -> ColumnDefinition:
-        """Definition of a column. Raises `NotEvaluatedError`: there is none of that name."""
+        """Definition of a column. Raises `NotComputedError`: there is none of that name."""
         found = self.definitions.get(folded_name(name))
         if found is None:
-            raise NotEvaluatedError(f"the known definition has no column {name}")
+            raise NotComputedError(f"the known definition has no column {name}")
         return found
 
     def array(self, name: str) -> pa.Array:
-        """The values of a column. Raises `NotEvaluatedError`: there is none of that name."""
+        """The values of a column. Raises `NotComputedError`: there is none of that name."""
         found = self.arrays.get(folded_name(name))
         if found is None:
-            raise NotEvaluatedError(f"the rows have no column {name}")
+            raise NotComputedError(f"the rows have no column {name}")
         return found
 
 
@@ -97,7 +90,7 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
         expression: Of whole numbers and dates.
 
     Raises:
-        NotEvaluatedError: It is of a kind that is not known.
+        NotComputedError: It is of a kind that is not known.
     """
     op = expression.op
     if op == NUMBER:
@@ -107,25 +100,25 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
     if op == COLUMN:
         definition = columns.definition(expression.text)
         if definition.type_name not in WHOLE_TYPES:
-            raise NotEvaluatedError(f"column {definition.name} is a {definition.type_name}")
+            raise NotComputedError(f"column {definition.name} is a {definition.type_name}")
         return whole_numbers(columns.array(expression.text))
     if op in _OF_DATES and len(expression.operands) == 1:
         return _of_dates(expression, columns, count)
     if op == "UNIX_TIMESTAMP" and expression.operands:
         return _unix_timestamps(expression, columns, count)
     if (op, len(expression.operands)) not in _FUNCTIONS:
-        raise NotEvaluatedError(f"{op} is not computed here" if expression.operands else f"a {op} in it")
+        raise NotComputedError(f"{op} is not computed here" if expression.operands else f"a {op} in it")
     if op != "FLOOR" and any(_has_fractions(operand, columns) for operand in expression.operands):
-        raise NotEvaluatedError(f"{op} of a time with fractions of a second")
+        raise NotComputedError(f"{op} of a time with fractions of a second")
     operands = [evaluated(operand, columns, count) for operand in expression.operands]
     return _FUNCTIONS[op, len(operands)](*operands)
 
 
 def whole_numbers(array: pa.Array) -> Numbers:
-    """The values of a column of whole numbers. Raises `NotEvaluatedError`: they are something else."""
+    """The values of a column of whole numbers. Raises `NotComputedError`: they are something else."""
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)):
-        raise NotEvaluatedError(f"whole numbers expected, the rows have {kind}")
+        raise NotComputedError(f"whole numbers expected, the rows have {kind}")
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     try:
         return Numbers(array.fill_null(0).cast(pa.int64()).to_numpy(), valid)
@@ -138,13 +131,13 @@ def micro_numbers(array: pa.Array) -> Numbers:
     """Microseconds since 1970 of a column of dates, or of dates and times.
 
     Raises:
-        NotEvaluatedError: There is a null: NULL, or a zero or partial date, which the server puts elsewhere. Or there
+        NotComputedError: There is a null: NULL, or a zero or partial date, which the server puts elsewhere. Or there
             are other values than dates.
     """
     if not (pa.types.is_date(array.type) or pa.types.is_timestamp(array.type)):
-        raise NotEvaluatedError(f"dates expected, the rows have {array.type}")
+        raise NotComputedError(f"dates expected, the rows have {array.type}")
     if array.null_count:
-        raise NotEvaluatedError(f"{array.null_count} rows have null, which may be NULL, a zero date or a partial one")
+        raise NotComputedError(f"{array.null_count} rows have null, which may be NULL, a zero date or a partial one")
     zone = array.type.tz if pa.types.is_timestamp(array.type) else None
     micros = array.cast(pa.timestamp("us", zone)).cast(pa.int64()).to_numpy()
     return Numbers(micros, np.ones(len(micros), np.bool_))
@@ -154,7 +147,7 @@ def date_constant(text: str) -> datetime.datetime:
     """A date, or a date and a time, as a statement writes it.
 
     Raises:
-        NotEvaluatedError: It is no date of the calendar, or written in an unusual way.
+        NotComputedError: It is no date of the calendar, or written in an unusual way.
     """
     match = _DATE.fullmatch(text)
     if match is not None:
@@ -162,7 +155,7 @@ def date_constant(text: str) -> datetime.datetime:
         micros = int((match[7] or "").ljust(6, "0"))
         with contextlib.suppress(ValueError):
             return datetime.datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - it has none
-    raise NotEvaluatedError(f"the date {text!r} is not understood")
+    raise NotComputedError(f"the date {text!r} is not understood")
 
 
 def _type_for(value: int) -> type[np.int64] | type[np.object_]:
@@ -228,38 +221,28 @@ def _of_dates(expression: Expression, columns: Columns, count: int) -> Numbers:
     elif operand.op == COLUMN:
         definition = columns.definition(operand.text)
         if definition.type_name not in DATE_TYPES:
-            raise NotEvaluatedError(f"{expression.op} of column {definition.name}, which is a {definition.type_name}")
+            raise NotComputedError(f"{expression.op} of column {definition.name}, which is a {definition.type_name}")
         array = columns.array(operand.text)
     else:
-        raise NotEvaluatedError(f"{expression.op} of something else than a column")
+        raise NotComputedError(f"{expression.op} of something else than a column")
     micros, valid = micro_numbers(array)
     values = _OF_DATES[expression.op](pa.array(micros, pa.timestamp("us")))
     return Numbers(values.cast(pa.int64()).to_numpy(), valid)
 
 
 def _days(times: pa.Array) -> pa.Array:
-    return pc.add(times.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.int64()), _DAYS_TO_1970)
+    return pc.add(times.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.int64()), DAYS_TO_1970)
 
 
 def _seconds(times: pa.Array) -> pa.Array:
     micros = times.cast(pa.int64()).to_numpy()
-    return pa.array(micros // _MICROS + _DAYS_TO_1970 * _DAY_SECONDS)
+    return pa.array(micros // _MICROS + DAYS_TO_1970 * _DAY_SECONDS)
 
 
 _OF_DATES: dict[str, Callable[[pa.Array], pa.Array]] = {
     "TO_DAYS": _days,
     "TO_SECONDS": _seconds,
-    "YEAR": pc.year,
-    "QUARTER": pc.quarter,
-    "MONTH": pc.month,
-    "DAY": pc.day,
-    "DAYOFMONTH": pc.day,
-    "DAYOFYEAR": pc.day_of_year,
-    "DAYOFWEEK": lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7),  # 1: Sunday
-    "WEEKDAY": lambda times: pc.day_of_week(times, count_from_zero=True, week_start=1),  # 0: Monday
-    "HOUR": pc.hour,
-    "MINUTE": pc.minute,
-    "SECOND": pc.second,
+    **PARTS_OF_TIMES,
 }
 
 
@@ -278,12 +261,12 @@ def _unix_timestamps(expression: Expression, columns: Columns, count: int) -> Nu
         try:
             moment = known_zone(zone or None, columns.system_time_zone).utc(local * _MICROS) // _MICROS
         except UnknownValueError as error:
-            raise NotEvaluatedError(f"UNIX_TIMESTAMP of {error.reason}") from error
+            raise NotComputedError(f"UNIX_TIMESTAMP of {error.reason}") from error
         return Numbers(np.full(count, moment), np.ones(count, np.bool_))
     if operand.op != COLUMN:
-        raise NotEvaluatedError("UNIX_TIMESTAMP of something else than a column")
+        raise NotComputedError("UNIX_TIMESTAMP of something else than a column")
     definition = columns.definition(operand.text)
     if definition.type_name != "timestamp":
-        raise NotEvaluatedError(f"UNIX_TIMESTAMP of column {definition.name}, which is a {definition.type_name}")
+        raise NotComputedError(f"UNIX_TIMESTAMP of column {definition.name}, which is a {definition.type_name}")
     micros, valid = micro_numbers(columns.array(operand.text))
     return Numbers(micros // _MICROS, valid)
