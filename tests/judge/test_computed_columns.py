@@ -54,6 +54,18 @@ DEFAULTS = [
 ]
 
 
+CHANGED = [
+    "MODIFY g INT AS (i * 3) STORED",
+    "MODIFY g BIGINT AS (i * 2) STORED",
+    "MODIFY g VARCHAR(20) AS (i * 2) STORED",
+    "CHANGE g h INT AS (i - 1) STORED, MODIFY z INT(5)",
+    "MODIFY g VARCHAR(9) AS (IF(i > 0, 'more', 'less')) STORED, MODIFY w INT AS (LENGTH(g)) VIRTUAL",
+    "MODIFY v VARCHAR(40) AS (CONCAT(i, '-', id)) STORED",
+    "MODIFY i BIGINT, MODIFY w INT AS (i - 7) VIRTUAL",
+    "MODIFY i DECIMAL(9,2)",
+]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[LiveServer]:
     with LiveServer(fetched(ServerKind.NEW_MARIADB)) as live:
@@ -106,6 +118,28 @@ def test_existing_rows_have_defaults_that_are_expressions(server: LiveServer, tm
     later = ["UPDATE t SET id = id + 20 WHERE id = 1", "INSERT INTO t (id, i) VALUES (9, 9)"]
     judged = replayed(server, tmp_path, [*history([], "FULL", "NO_LOG", "")[:6], *added, *later], topics=False)
     assert {name: verdict.why for name, verdict in judged.verdicts.items() if verdict.kind is not Kind.EQUAL} == {}
+
+
+@pytest.mark.server
+def test_existing_rows_have_what_is_computed_again(server: LiveServer, tmp_path: Path) -> None:
+    statements = history([], "FULL", "NO_LOG", "")[:4]
+    tables = [f"t{number}" for number in range(len(CHANGED))]
+    for table, change in zip(tables, CHANGED, strict=True):
+        columns = f"{COLUMNS}, g INT AS (i * 2) STORED, w INT AS (i + 1) VIRTUAL"
+        statements += [f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} (id, i, z, d, v, j) VALUES {ROWS}"]
+        statements += [f"ALTER TABLE {table} {change}", f"DELETE FROM {table} WHERE id = 2"]
+    judged = replayed(server, tmp_path, statements, topics=False)
+    assert len(judged.verdicts) == len(CHANGED)
+    assert {name: verdict.why for name, verdict in judged.verdicts.items() if verdict.kind is not Kind.EQUAL} == {}
+
+
+@pytest.mark.server
+def test_null_that_becomes_a_zero_date_changes_what_is_computed(server: LiveServer, tmp_path: Path) -> None:
+    columns = f"{COLUMNS}, g INT AS (YEAR(d)) STORED"
+    statements = [*history([], "FULL", "NO_LOG", "")[:4], "SET sql_mode = ''", f"CREATE TABLE t ({columns})"]
+    statements += [f"INSERT INTO t (id, i, z, d, v, j) VALUES {ROWS}", "ALTER TABLE t MODIFY d DATE NOT NULL"]
+    judged = replayed(server, tmp_path, statements, topics=False)
+    assert [verdict.kind for verdict in judged.verdicts.values()] == [Kind.NAMED]
 
 
 @pytest.mark.server

@@ -347,6 +347,8 @@ def _stays_in_expressions(change: ColumnChanged) -> bool:
     old, new = change.old, change.new
     if old.charset != new.charset or old.enum_values != new.enum_values:
         return False
+    if old.type_name in times.MOMENTS and old.nullable and not new.nullable:
+        return False  # NULL may be 0000-00-00 from now on, which looks the same
     if old.declared == new.declared and old.unsigned == new.unsigned:
         return True
     types = old.type_name, new.type_name

@@ -1,21 +1,23 @@
-"""Columns that an ALTER TABLE adds to a table with rows, and computes: `computed_columns(context, target, change)`.
+"""Columns that a server computes for the rows of a table, in an ALTER TABLE.
 
-Generated columns, and those whose default is an expression.
-
-Generated columns that targets leave out, and what is left of an ALTER TABLE without them: `without_generated`.
+Those that it adds, generated ones and those whose default is an expression: `computed_columns`. Generated ones that it
+computes again, as their expression changes, or what they are computed of: `recomputed_columns`. What is left of the
+statement where targets have no generated columns: `without_generated`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
+from binlog_connector.schema.effects.conversion import Same, Unknown
 from binlog_connector.schema.expressions.generated_values import GeneratedValues
 from binlog_connector.schema.expressions.operands import NotComputedError
 from binlog_format.errors import SchemaError
@@ -26,14 +28,18 @@ from binlog_streaming.tables.statements.row_retention import has_rows, living
 from binlog_streaming.tables.statements.target_alteration import dropped_before, dropped_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
+    from binlog_connector.schema.effects.column_effects import ColumnChanged
     from binlog_connector.schema.operations import AlterTable
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
     from binlog_format.kernels import Mask
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.statements.work import StatementContext
+
+    Reader = Callable[[pa.RecordBatch], pa.Array]
+    """Values of a column in rows of a target."""
 
 
 _COMPUTED = "it was generated until this statement"
@@ -109,36 +115,38 @@ def _renamed(name: str, renamed: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ComputedColumn:
-    """A new column of a target, computed of others.
+    """A column of a target, computed of others.
 
     Attributes:
-        sources: Columns of the target that it is computed of, by the names that the table has.
+        sources: Values of the columns that it is computed of after the statement, given rows of the target before it.
+        before: Name of the column in the target before the statement; None: there was none.
     """
 
     generated: GeneratedValues
-    sources: Mapping[str, str]
+    sources: Mapping[str, Reader]
     context: StatementContext
+    before: str | None = None
 
     def values(self, rows: pa.RecordBatch) -> pa.Array:
-        """Its values in *rows* of the target; of a row that is gone, null where they are not known."""
-        return self._computed(rows)[0]
+        """Its values in *rows* of the target; of a row that is gone, what it held, or null where that is not known."""
+        array, _ = self._computed(rows)
+        if self.before is None or not self.context.keeps_rows:
+            return array
+        held = rows.column(self.before)
+        gone = pc.invert(living(rows, self.context.mode))
+        return pc.if_else(gone, held, array) if held.type.equals(array.type) else array
 
-    def check(self, rows: pa.RecordBatch) -> None:
-        """Check that all values in *rows*, which the table has, are known. Raises `NotComputedError`."""
-        _, unknown = self._computed(rows)
-        if unknown is not None and self.context.keeps_rows:
-            unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
-        if unknown is not None and unknown.any():
-            raise NotComputedError("for a value in the table it is not known how")
+    def check(self, target: Target) -> None:
+        """Check that all its values in rows which the table has are known. Raises `NotComputedError`."""
+        for rows in target.read():
+            _, unknown = self._computed(rows)
+            if unknown is not None and self.context.keeps_rows:
+                unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
+            if unknown is not None and unknown.any():
+                raise NotComputedError("for a value in the table it is not known how")
 
     def _computed(self, rows: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
-        arrays = {}
-        for name, held in self.sources.items():
-            array = rows.column(held)
-            is_text = (
-                is_variant(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type)
-            )
-            arrays[name] = cast_array(array, pa.field(held, pa.string())) if is_text else array
+        arrays = {name: read(rows) for name, read in self.sources.items()}
         doubtful = None
         if self.context.table.rule.writes_unknown_as_null:
             doubtful = dict.fromkeys(arrays, np.ones(rows.num_rows, np.bool_))
@@ -166,30 +174,104 @@ def computed_columns(
     ]
     if not names or not has_rows(target):
         return {}, {}
-    found: dict[str, ComputedColumn] = {}
-    reasons: dict[str, str] = {}
+    try:
+        after, sources = _unchanged_sources(context, target, alter)
+    except NotComputedError as error:
+        return {}, dict.fromkeys(names, error.reason)
+    computation = _Computation(context, target, after, sources)
     for name in names:
+        computation.take(name, words[folded_name(name)])
+    return computation.found, computation.reasons
+
+
+def recomputed_columns(
+    context: StatementContext,
+    target: Target,
+    alter: AlterTable,
+    changes: Sequence[ColumnChanged],
+    converted: Mapping[str, Reader],
+) -> tuple[dict[str, ComputedColumn], dict[str, str]]:
+    """Generated columns that a statement computes again, by their names after it, and why others are not computed here.
+
+    Args:
+        changes: Columns that rows have before and after it; each after those that it is generated from.
+        converted: Columns among them that are no generated ones, and whose values change, by their names after it.
+    """
+    wanted = [change for change in changes if change.new.generated is not None and isinstance(change.effect, Unknown)]
+    if not wanted:
+        return {}, {}
+    try:
+        _, after = _definitions(context, alter)
+    except NotComputedError as error:
+        return {}, {change.new.name: error.reason for change in wanted}
+    held = _held_columns(target)
+    sources: dict[str, Reader | str] = {}
+    for change in changes:
+        name, old = folded_name(change.new.name), folded_name(change.old.name)
+        if old not in held:
+            sources[name] = f"the target has no column {change.old.name}"
+        elif change.new.name in converted:
+            sources[name] = converted[change.new.name]
+        elif isinstance(change.effect, Same):
+            sources[name] = _reader(held[old])
+    computation = _Computation(context, target, after, sources)
+    for change in wanted:
+        computation.take(change.new.name, change.new.expression, held.get(folded_name(change.old.name)))
+    return computation.found, computation.reasons
+
+
+@dataclass(frozen=True)
+class _Computation:
+    """Columns of a table after a statement; computed ones are sources of others.
+
+    Attributes:
+        sources: Values that columns have after it, by name in small letters, or why they are not known.
+    """
+
+    context: StatementContext
+    target: Target
+    after: TableDefinition
+    sources: dict[str, Reader | str]
+    found: dict[str, ComputedColumn] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def take(self, name: str, words: tuple[str, ...], before: str | None = None) -> None:
+        """Compute a column, if it is known how. *before*: see `ComputedColumn`."""
         try:
-            found[name] = _computed(context, target, alter, name, words[folded_name(name)])
+            column = self._computed(name, words, before)
+            column.check(self.target)
         except NotComputedError as error:
-            reasons[name] = error.reason
-    for rows in target.read() if found else ():
-        for name in [name for name in found if name not in reasons]:
-            try:
-                found[name].check(rows)
-            except NotComputedError as error:
-                reasons[name] = error.reason
-    return {name: column for name, column in found.items() if name not in reasons}, reasons
+            self.reasons[name] = error.reason
+        else:
+            self.found[name] = column
+            self.sources[folded_name(name)] = column.values
+
+    def _computed(self, name: str, words: tuple[str, ...], before: str | None) -> ComputedColumn:
+        context = self.context
+        column = next(column for column in self.after.columns or () if folded_name(column.name) == folded_name(name))
+        statement = context.step.statement
+        moment = None if column.generated else statement.moment  # what a generated column holds must not depend on it
+        generated = GeneratedValues(
+            replace(column, expression=words), self.after, statement.vendor, context.decoding, moment
+        )
+        sources = {}
+        for source in generated.sources:
+            read = self.sources.get(folded_name(source), f"column {source} changes by the same statement")
+            if isinstance(read, str):
+                raise NotComputedError(read)
+            if _is_masked(context, source):
+                raise NotComputedError(f"column {source} is masked")
+            sources[source] = read
+        if _is_masked(context, name):
+            raise NotComputedError("it is masked")
+        return ComputedColumn(generated, sources, context, before)
 
 
-def _computed(
-    context: StatementContext, target: Target, alter: AlterTable, name: str, words: tuple[str, ...]
-) -> ComputedColumn:
+def _unchanged_sources(
+    context: StatementContext, target: Target, alter: AlterTable
+) -> tuple[TableDefinition, dict[str, Reader | str]]:
+    """The table after a statement, and its columns that the statement does not change."""
     before, after = _definitions(context, alter)
-    column = next(column for column in after.columns or () if folded_name(column.name) == folded_name(name))
-    statement = context.step.statement
-    moment = None if column.generated else statement.moment  # what a generated column holds must not depend on it
-    generated = GeneratedValues(replace(column, expression=words), after, statement.vendor, context.decoding, moment)
     touched = folded_names(
         [
             *(change.column.name for change in alter.changes),
@@ -198,20 +280,30 @@ def _computed(
             *(part for pair in alter.column_renames for part in pair),
         ]
     )
-    same = set(before.columns or ()) & set(after.columns or ())
+    held = _held_columns(target)
+    sources: dict[str, Reader | str] = {}
+    for column in set(before.columns or ()) & set(after.columns or ()):
+        name = folded_name(column.name)
+        if name not in touched:
+            sources[name] = _reader(held[name]) if name in held else f"the target has no column {column.name}"
+    return after, sources
+
+
+def _held_columns(target: Target) -> dict[str, str]:
+    """Columns of a target that the table has, by their names in small letters."""
     gone = dropped_columns(target)
-    held = {folded_name(name): name for name in target.schema().names if name not in gone}
-    for source in generated.sources:
-        folded = folded_name(source)
-        if folded in touched or folded not in {folded_name(column.name) for column in same}:
-            raise NotComputedError(f"column {source} changes by the same statement")
-        if folded not in held:
-            raise NotComputedError(f"the target has no column {source}")
-        if _is_masked(context, source):
-            raise NotComputedError(f"column {source} is masked")
-    if _is_masked(context, name):
-        raise NotComputedError("it is masked")
-    return ComputedColumn(generated, {source: held[folded_name(source)] for source in generated.sources}, context)
+    return {folded_name(name): name for name in target.schema().names if name not in gone}
+
+
+def _reader(name: str) -> Reader:
+    """Values of a column of a target, texts as the log has them."""
+
+    def read(rows: pa.RecordBatch) -> pa.Array:
+        array = rows.column(name)
+        is_text = is_variant(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type)
+        return cast_array(array, pa.field(name, pa.string())) if is_text else array
+
+    return read
 
 
 def _is_masked(context: StatementContext, name: str) -> bool:

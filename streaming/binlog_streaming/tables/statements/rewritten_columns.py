@@ -2,11 +2,6 @@
 
 A server converts the values of existing rows when a column gets another definition, and logs the statement alone. What
 it does is known for most definitions (`binlog_connector.schema.effects`): then the target's values are converted, too.
-
-ALTER TABLE where targets have no generated columns (`generated = "drop"`): `without_generated(context, ...)`.
-
-A statement states what a column becomes, and not what it was. A plain column that becomes a generated one goes from the
-targets; a generated one that becomes plain is new to them, with values that the log lacks.
 """
 
 from __future__ import annotations
@@ -33,6 +28,7 @@ from binlog_streaming.lake.evolution import cast_array, common_type, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
 from binlog_streaming.tables.statements.chosen_rows import check_chosen_rows
+from binlog_streaming.tables.statements.computed_columns import recomputed_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:
@@ -44,6 +40,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_format.kernels import Mask as RowMask
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.tables.statements.computed_columns import ComputedColumn
     from binlog_streaming.tables.statements.work import StatementContext
 
 UNDEFINED = (
@@ -164,7 +161,7 @@ def rewritten_columns(
     modified: pa.Schema,
     keys: tuple[str, ...],
     dropped: tuple[str, ...],
-) -> dict[str, RewrittenColumn]:
+) -> dict[str, RewrittenColumn | ComputedColumn]:
     """Columns of a target whose values an ALTER TABLE changes, by their names after it.
 
     Args:
@@ -182,7 +179,7 @@ def rewritten_columns(
     columns = _changes(context, alter, names.keys()).values()
     check_chosen_rows(context, alter, columns)
     staying = names.keys() - folded_names(change.dropped)
-    shown = (replace(column, effect=_effect_in_target(context, column)) for column in columns)
+    shown = [replace(column, effect=_effect_in_target(context, column)) for column in columns]
     changes = [
         (names[old], changed)
         for changed in shown
@@ -193,15 +190,20 @@ def rewritten_columns(
     in_key = folded_names(keys)
     converted = {name: column for name, changed in changes if (column := _converted(context, target, name, changed))}
     failing = _failing(target, [column for column in converted.values() if column.effect and column.effect.may_fail])
+    known: dict[str, RewrittenColumn | ComputedColumn] = {
+        changed.new.name: converted[name] for name, changed in changes if name in converted and name not in failing
+    }
+    readers = {name: column.values for name, column in known.items()}
+    computed, reasons = recomputed_columns(context, target, alter, shown, readers)
+    known |= computed
     return {
-        changed.new.name: converted[name]
-        if name in converted and name not in failing
-        else _nulled(
+        changed.new.name: known.get(changed.new.name)
+        or _nulled(
             context,
             name,
             changed,
             _type_of_nulls(context, target, name, changed, modified),
-            failing=failing.get(name, ""),
+            failing=failing.get(name) or reasons.get(changed.new.name, ""),
             in_key=folded_name(name) in in_key,
         )
         for name, changed in changes
@@ -301,11 +303,14 @@ def _nulled(
     if shows_null or (context.table.rule.rewritten is Rewritten.NULL and not in_key):
         return RewrittenColumn(name, None, kind, context)
     assert isinstance(effect, Unknown)
+    reason = effect.reason
+    if change.new.generated is not None and failing:
+        reason += f", and {failing}"
     raise TableError(
         "REWRITTEN_BY_SERVER",
         f"{context.table.name}: column {change.new.name} {change.in_words} by the statement at "
         f"{context.step.statement.position}; the server changed its values in existing rows, the log lacks these, and "
-        f"they cannot be computed: {effect.reason}",
+        f"they cannot be computed: {reason}",
         hint=past_statement(context.table.name)
         + ("" if in_key else '. Or set rewritten = "null" for this table to have null in the column'),
     )

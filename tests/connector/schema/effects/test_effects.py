@@ -461,6 +461,13 @@ def test_generated_columns_follow_what_they_are_computed_from() -> None:
     assert isinstance(effects(texts, "MODIFY g VARCHAR(9) AS (concat(v, 'x'))")["g"], Unknown)
 
 
+def test_null_that_becomes_a_zero_date_changes_what_is_computed_of_it() -> None:
+    columns = "id INT PRIMARY KEY, d DATE, n INT, g INT AS (YEAR(d)) STORED, h INT AS (n + 1)"
+    found = effects(columns, "MODIFY d DATE NOT NULL, MODIFY n INT NOT NULL")
+    assert isinstance(found["d"], Same)
+    assert isinstance(found["g"], Unknown)
+
+
 def test_generated_column_refers_to_the_column_that_has_the_name_now() -> None:
     columns = "id INT PRIMARY KEY, a INT, g VARCHAR(9) AS (concat('<', a)), h VARCHAR(9) AS (concat(g, '>'))"
     found = effects(columns, "DROP COLUMN a, ADD COLUMN A INT")
