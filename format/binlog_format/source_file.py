@@ -1,4 +1,4 @@
-"""Files of a log, wherever they are: `Directory` -> `SourceFile`; `archives.directories.open_directory` finds them.
+"""Files of a log, wherever they are: `Directory` -> `SourceFile`; `formats.directories.open_directory` finds them.
 
 Local files are read with `preadv` into the caller's buffer; other URLs go through `pyarrow.fs`. Files are never mapped
 into memory: a server cuts files that are being read, and a mapped page that is cut away kills the process.
