@@ -62,7 +62,10 @@ CHANGED = [
     "MODIFY g VARCHAR(9) AS (IF(i > 0, 'more', 'less')) STORED, MODIFY w INT AS (LENGTH(g)) VIRTUAL",
     "MODIFY v VARCHAR(40) AS (CONCAT(i, '-', id)) STORED",
     "MODIFY i BIGINT, MODIFY w INT AS (i - 7) VIRTUAL",
-    "MODIFY i DECIMAL(9,2)",
+    "MODIFY i DECIMAL(9,2), ADD n DECIMAL(12,2) AS (i * 2)",
+    "ADD n DECIMAL(9,2) NOT NULL DEFAULT 2.5, ADD m DECIMAL(12,2) AS (n * id) STORED",
+    "ADD gone TIMESTAMP NULL, ADD live INT AS (IF(gone IS NULL, 1, NULL)) STORED",
+    "MODIFY g INT AS (i * 3) STORED, ADD n INT AS (g + 1) STORED, ADD m INT DEFAULT (id + 1)",
 ]
 
 

@@ -74,6 +74,7 @@ _NUMBER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigin
 _DATES = {times.DATE: Kind.DATE, times.DATETIME: Kind.DATETIME}
 _FUNCTIONS: Mapping[str, Callable[..., Operand]] = {**NUMBER_FUNCTIONS, **TEXT_FUNCTIONS, **DATE_FUNCTIONS}
 _NEVER = Moment(0)
+_NOTHING: Mapping[str, Mask] = {}
 _CONSTANTS = (NUMBER, DECIMAL, TEXT)
 _KEYWORDS = frozenset(
     [
@@ -153,22 +154,19 @@ class GeneratedValues:
         for column in (self.column, *map(self.source, self.sources)):
             self._side(column)
 
-    def values(self, arrays: Mapping[str, pa.Array], count: int, doubtful: Mapping[str, Mask] | None = None) -> Values:
+    def values(self, arrays: Mapping[str, pa.Array], count: int, doubtful: Mapping[str, Mask] = _NOTHING) -> Values:
         """Values of the column.
 
         Args:
             arrays: Values of `sources`, by name, in the types of the log or wider ones.
-            doubtful: Rows in which a null may be another value than NULL, by name; None: in which a date may be
+            doubtful: Rows in which a null may be another value than NULL, by name; of others, a date may be
                 `0000-00-00`.
 
         Raises:
             NotComputedError: It is not known how.
         """
         try:
-            operands = {
-                name: self._operand(name, array, None if doubtful is None else doubtful[name])
-                for name, array in arrays.items()
-            }
+            operands = {name: self._operand(name, array, doubtful.get(name)) for name, array in arrays.items()}
             found = _Evaluation(self, operands, count).evaluated(self.expression)
             stored = _stored(found, self._side(self.column), self.how)
         except pa.ArrowException as error:

@@ -28,7 +28,7 @@ from binlog_streaming.tables.statements.row_retention import has_rows, living
 from binlog_streaming.tables.statements.target_alteration import dropped_before, dropped_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
@@ -120,12 +120,14 @@ class ComputedColumn:
     Attributes:
         sources: Values of the columns that it is computed of after the statement, given rows of the target before it.
         before: Name of the column in the target before the statement; None: there was none.
+        empty: Those of `sources` that are NULL in all rows; a null of others may stand for another value.
     """
 
     generated: GeneratedValues
     sources: Mapping[str, Reader]
     context: StatementContext
     before: str | None = None
+    empty: frozenset[str] = frozenset()
 
     def values(self, rows: pa.RecordBatch) -> pa.Array:
         """Its values in *rows* of the target; of a row that is gone, what it held, or null where that is not known."""
@@ -147,20 +149,25 @@ class ComputedColumn:
 
     def _computed(self, rows: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
         arrays = {name: read(rows) for name, read in self.sources.items()}
-        doubtful = None
+        doubtful = dict.fromkeys(self.empty, np.zeros(rows.num_rows, np.bool_))
         if self.context.table.rule.writes_unknown_as_null:
-            doubtful = dict.fromkeys(arrays, np.ones(rows.num_rows, np.bool_))
+            doubtful |= dict.fromkeys(arrays.keys() - self.empty, np.ones(rows.num_rows, np.bool_))
         found = self.generated.values(arrays, rows.num_rows, doubtful)
         return found.array, found.unknown
 
 
 def computed_columns(
-    context: StatementContext, target: Target, change: TableAltered, alter: AlterTable | None
+    context: StatementContext,
+    target: Target,
+    change: TableAltered,
+    alter: AlterTable | None,
+    rewritten: Mapping[str, Reader],
 ) -> tuple[dict[str, ComputedColumn], dict[str, str]]:
     """Columns that a statement adds and computes, by name, and why others cannot be computed here.
 
     Args:
         alter: The statement; None: it is not one that names columns.
+        rewritten: Columns whose values it changes, by their names after it.
     """
     there = folded_names(target.schema().names) - folded_names((*dropped_before(target, change), *change.dropped))
     if alter is None:
@@ -178,7 +185,14 @@ def computed_columns(
         after, sources = _unchanged_sources(context, target, alter)
     except NotComputedError as error:
         return {}, dict.fromkeys(names, error.reason)
-    computation = _Computation(context, target, after, sources)
+    sources |= {folded_name(name): read for name, read in rewritten.items()}
+    sources |= {
+        folded_name(fact.name): _constant(fact.existing)
+        for fact in context.settled(change.added)
+        if fact.existing is not None and fact.unknown is None and not fact.if_missing
+    }
+    nullable = {fact.name for fact in change.added if fact.column.nullable}
+    computation = _Computation(context, target, after, sources, nullable)
     for name in names:
         computation.take(name, words[folded_name(name)])
     return computation.found, computation.reasons
@@ -226,12 +240,14 @@ class _Computation:
 
     Attributes:
         sources: Values that columns have after it, by name in small letters, or why they are not known.
+        nullable: Names of columns that it adds, and that may be NULL.
     """
 
     context: StatementContext
     target: Target
     after: TableDefinition
     sources: dict[str, Reader | str]
+    nullable: Set[str] = frozenset()
     found: dict[str, ComputedColumn] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -264,7 +280,9 @@ class _Computation:
             sources[source] = read
         if _is_masked(context, name):
             raise NotComputedError("it is masked")
-        return ComputedColumn(generated, sources, context, before)
+        columns = {name: generated.source(name) for name in sources}
+        empty = {name for name, of in columns.items() if of.name in self.nullable and of.default is None}
+        return ComputedColumn(generated, sources, context, before, frozenset(empty))
 
 
 def _unchanged_sources(
@@ -293,6 +311,10 @@ def _held_columns(target: Target) -> dict[str, str]:
     """Columns of a target that the table has, by their names in small letters."""
     gone = dropped_columns(target)
     return {folded_name(name): name for name in target.schema().names if name not in gone}
+
+
+def _constant(value: pa.Scalar) -> Reader:
+    return lambda rows: pa.repeat(value, rows.num_rows)
 
 
 def _reader(name: str) -> Reader:

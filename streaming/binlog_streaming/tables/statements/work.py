@@ -342,19 +342,24 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     held = held_keys(properties)
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
-    computed, reasons = computed_columns(context, target, change, alter_operation(context, change))
+    modified = target.stored_schema(context.schema_of(context.settled(change.modified)))
+    rewritten = {
+        name: column.values
+        for name, column in rewritten_columns(
+            context, target, change, modified=modified, keys=held, dropped=before
+        ).items()
+    }
+    computed, reasons = computed_columns(context, target, change, alter_operation(context, change), rewritten)
     keys_after = rule.keys or change.primary_key or held
     check_new_columns(context, target, change, keys_after, computed=computed.keys(), reasons=reasons)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
-    added, modified = (target.stored_schema(context.schema_of(facts)) for facts in (change.added, change.modified))
-    rewritten = rewritten_columns(context, target, change, modified=modified, keys=held, dropped=before)
+    added = target.stored_schema(context.schema_of(change.added))
     asked = target_alteration(
         ColumnsBefore(target.schema(), before, lambda: has_rows(target), context.keeps_rows),
         change,
         added=added,
         modified=modified,
-        converted={name: column.values for name, column in rewritten.items()}
-        | {name: column.values for name, column in computed.items()},
+        converted=rewritten | {name: column.values for name, column in computed.items()},
     )
     renamed = {folded_name(old): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key
