@@ -334,7 +334,10 @@ def read_value(value: Any, kind: str) -> object:
 
 
 def _json_value(text: str) -> str:
-    return json.dumps(json.loads(text), sort_keys=True)
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except json.JSONDecodeError:
+        return text  # MariaDB puts an empty text into a NOT NULL column without a default
 
 
 def _decimal(text: str) -> str:
