@@ -138,14 +138,13 @@ class ComputedColumn:
         gone = pc.invert(living(rows, self.context.mode))
         return pc.if_else(gone, held, array) if held.type.equals(array.type) else array
 
-    def check(self, target: Target) -> None:
-        """Check that all its values in rows which the table has are known. Raises `NotComputedError`."""
-        for rows in target.read():
-            _, unknown = self._computed(rows)
-            if unknown is not None and self.context.keeps_rows:
-                unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
-            if unknown is not None and unknown.any():
-                raise NotComputedError("for a value in the table it is not known how")
+    def check(self, rows: pa.RecordBatch) -> None:
+        """Check that all its values in *rows*, which the table has, are known. Raises `NotComputedError`."""
+        _, unknown = self._computed(rows)
+        if unknown is not None and self.context.keeps_rows:
+            unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
+        if unknown is not None and unknown.any():
+            raise NotComputedError("for a value in the table it is not known how")
 
     def _computed(self, rows: pa.RecordBatch) -> tuple[pa.Array, Mask | None]:
         arrays = {name: read(rows) for name, read in self.sources.items()}
@@ -195,7 +194,7 @@ def computed_columns(
     computation = _Computation(context, target, after, sources, nullable)
     for name in names:
         computation.take(name, words[folded_name(name)])
-    return computation.found, computation.reasons
+    return computation.checked()
 
 
 def recomputed_columns(
@@ -231,7 +230,7 @@ def recomputed_columns(
     computation = _Computation(context, target, after, sources)
     for change in wanted:
         computation.take(change.new.name, change.new.expression, held.get(folded_name(change.old.name)))
-    return computation.found, computation.reasons
+    return computation.checked()
 
 
 @dataclass(frozen=True)
@@ -252,15 +251,29 @@ class _Computation:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, words: tuple[str, ...], before: str | None = None) -> None:
-        """Compute a column, if it is known how. *before*: see `ComputedColumn`."""
+        """Compute a column, if it is known how, after those that it is computed of. *before*: see `ComputedColumn`."""
         try:
             column = self._computed(name, words, before)
-            column.check(self.target)
         except NotComputedError as error:
             self.reasons[name] = error.reason
         else:
             self.found[name] = column
             self.sources[folded_name(name)] = column.values
+
+    def checked(self) -> tuple[dict[str, ComputedColumn], dict[str, str]]:
+        """Columns whose values are known in all rows of the target, and why others are not; it is read once for all."""
+        reasons = self.reasons
+        for rows in self.target.read() if self.found else ():
+            for name in [name for name in self.found if name not in reasons]:
+                try:
+                    self.found[name].check(rows)
+                except NotComputedError as error:
+                    reasons[name] = error.reason
+        for name, column in self.found.items():
+            doubtful = folded_names(reasons).intersection(folded_names(column.generated.sources))
+            if doubtful and name not in reasons:
+                reasons[name] = f"it is computed of {min(doubtful)}, which is not known"
+        return {name: column for name, column in self.found.items() if name not in reasons}, reasons
 
     def _computed(self, name: str, words: tuple[str, ...], before: str | None) -> ComputedColumn:
         context = self.context

@@ -28,11 +28,11 @@ from binlog_streaming.lake.evolution import cast_array, common_type, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
 from binlog_streaming.tables.statements.chosen_rows import check_chosen_rows
-from binlog_streaming.tables.statements.computed_columns import recomputed_columns
+from binlog_streaming.tables.statements.computed_columns import ComputedColumn, recomputed_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Callable, Mapping, Set
 
     from binlog_connector.rules.row_rule import Mask
     from binlog_connector.schema.effects.column_effects import ColumnChanged
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_format.kernels import Mask as RowMask
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.tables.statements.computed_columns import ComputedColumn
     from binlog_streaming.tables.statements.work import StatementContext
 
 UNDEFINED = (
@@ -193,8 +192,7 @@ def rewritten_columns(
     known: dict[str, RewrittenColumn | ComputedColumn] = {
         changed.new.name: converted[name] for name, changed in changes if name in converted and name not in failing
     }
-    readers = {name: column.values for name, column in known.items()}
-    computed, reasons = recomputed_columns(context, target, alter, shown, readers)
+    computed, reasons = recomputed_columns(context, target, alter, shown, known_values(known))
     known |= computed
     return {
         changed.new.name: known.get(changed.new.name)
@@ -207,6 +205,17 @@ def rewritten_columns(
             in_key=folded_name(name) in in_key,
         )
         for name, changed in changes
+    }
+
+
+def known_values(
+    rewritten: Mapping[str, RewrittenColumn | ComputedColumn],
+) -> dict[str, Callable[[pa.RecordBatch], pa.Array]]:
+    """Values after a statement, given rows before it, of columns that are not null for want of these."""
+    return {
+        name: column.values
+        for name, column in rewritten.items()
+        if isinstance(column, ComputedColumn) or column.effect is not None
     }
 
 

@@ -39,7 +39,7 @@ from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, Unknow
 from binlog_streaming.tables.statements.computed_columns import computed_columns, without_generated
 from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
 from binlog_streaming.tables.statements.log_facts import liked
-from binlog_streaming.tables.statements.rewritten_columns import alter_operation, rewritten_columns
+from binlog_streaming.tables.statements.rewritten_columns import alter_operation, known_values, rewritten_columns
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import (
     ColumnsBefore,
@@ -343,13 +343,9 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
     modified = target.stored_schema(context.schema_of(context.settled(change.modified)))
-    rewritten = {
-        name: column.values
-        for name, column in rewritten_columns(
-            context, target, change, modified=modified, keys=held, dropped=before
-        ).items()
-    }
-    computed, reasons = computed_columns(context, target, change, alter_operation(context, change), rewritten)
+    rewritten = rewritten_columns(context, target, change, modified=modified, keys=held, dropped=before)
+    alter, sources = alter_operation(context, change), known_values(rewritten)
+    computed, reasons = computed_columns(context, target, change, alter, sources)
     keys_after = rule.keys or change.primary_key or held
     check_new_columns(context, target, change, keys_after, computed=computed.keys(), reasons=reasons)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
@@ -359,7 +355,7 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
         change,
         added=added,
         modified=modified,
-        converted=rewritten | {name: column.values for name, column in computed.items()},
+        converted={name: column.values for name, column in (rewritten | computed).items()},
     )
     renamed = {folded_name(old): new for old, new in {**asked.change.renamed, **change.renamed}.items()}
     keys = change.primary_key

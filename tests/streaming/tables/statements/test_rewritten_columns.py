@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format import open_log
-from binlog_format.errors import TableError
+from binlog_format.errors import SchemaError, TableError
 from binlog_format.rows.decoding import Decoding
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.settings import Deletes, Mode, OnStatement, Rewritten, TableRule, UnknownValues
@@ -57,6 +57,17 @@ def test_versions_that_have_ended_keep_what_was_computed_then(tmp_path: Path) ->
 
     rows = kept(tmp_path, story, TableRule(mode=Mode.SCD2))["orders"]
     assert sorted(row[1:3] for row in rows) == [(10, 20), (11, 33)]
+
+
+def test_new_column_is_not_computed_of_one_that_is_null_for_want_of_values(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        price, double = (ColumnSpec(name, "int", nullable=True) for name in ("price", "double"))
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, price INT, `double` INT AS (price * 2) STORED)")
+        log.insert(wanted("orders", ID, price, double), (1, 10, 20))
+        log.statement("ALTER TABLE orders MODIFY `double` INT AS (price ^ 2) STORED, ADD n INT AS (`double` IS NULL)")
+
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\].*column n is new.*column double changes"):
+        kept(tmp_path, story, TableRule(rewritten=Rewritten.NULL))
 
 
 def test_values_computed_of_a_default_are_named_where_the_default_changes(tmp_path: Path) -> None:
