@@ -107,16 +107,19 @@ class RowsContent:
         """Layouts of the rows, in the order of the log."""
         return [row_batch.layout for row_batch in self.row_batches]
 
+    @cached_property
+    def column_names(self) -> list[list[str]]:
+        """Names of the columns of each layout, in the order in which the log has the layouts first."""
+        layouts = {(layout.digest, layout.completion): layout for layout in self.layouts}
+        return [arrow_schema(layout, self.decoding).names for layout in layouts.values()]
+
     @property
     def lost_columns(self) -> frozenset[str]:
         """Names, in small letters, of columns that the table had at the first rows, and has no more at the last."""
-        layouts = {(layout.digest, layout.completion): layout for layout in self.layouts}
-        if len(layouts) < 2:
+        if len(self.column_names) < 2:
             return frozenset()
-        names = [
-            folded_names(arrow_schema(layout, self.decoding).names) for layout in (*layouts.values(), self.layouts[-1])
-        ]
-        return frozenset[str]().union(*names) - names[-1]
+        last = folded_names(arrow_schema(self.layouts[-1], self.decoding).names)
+        return frozenset[str]().union(*map(folded_names, self.column_names)) - last
 
     def with_json(self, schema: pa.Schema, target: Target, facts: LogFacts) -> pa.Schema:
         """Columns of *target*, new ones marked that definitions call JSON: table maps of MariaDB have text there."""

@@ -42,21 +42,24 @@ def _date(one: Operand) -> Operand:
     return Operand(Kind.DATE, pc.floor_temporal(micros, unit="day").cast(pa.date32()), operand.unknown)
 
 
+def _day_numbers(one: Operand) -> pa.Array:
+    """Days since 1970."""
+    return _date(one).array.cast(pa.int32()).cast(pa.int64())
+
+
 def _days_between(one: Operand, other: Operand) -> Operand:
-    days = [_date(operand).array.cast(pa.int32()).cast(pa.int64()) for operand in (one, other)]
-    return number(pc.subtract(*days), 7, unknown=either(one.unknown, other.unknown))
+    days = pc.subtract(_day_numbers(one), _day_numbers(other))
+    return number(days, 7, unknown=either(one.unknown, other.unknown))
 
 
 def _days_since_year_0(one: Operand) -> Operand:
-    days = _date(one).array.cast(pa.int32()).cast(pa.int64())
-    return number(pc.add(days, DAYS_TO_1970), 7, unknown=one.unknown)
+    return number(pc.add(_day_numbers(one), DAYS_TO_1970), 7, unknown=one.unknown)
 
 
 def _last_day(one: Operand) -> Operand:
-    days = pc.ceil_temporal(_date(one).array, unit="month", ceil_is_strictly_greater=True).cast(pa.date32())
-    return Operand(
-        Kind.DATE, pc.subtract(days.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32()), one.unknown
-    )
+    next_month = pc.ceil_temporal(_date(one).array, unit="month", ceil_is_strictly_greater=True)
+    days = pc.subtract(next_month.cast(pa.date32()).cast(pa.int32()), pa.scalar(1, pa.int32()))
+    return Operand(Kind.DATE, days.cast(pa.date32()), one.unknown)
 
 
 def _unix_seconds(one: Operand) -> Operand:
@@ -124,9 +127,9 @@ def moved_by(times: Operand, amount: Operand, unit: str, *, back: bool) -> Opera
     times, amount = times.of_kind(*_DATES), amount.of_kind(Kind.NUMBER)
     if amount.scale:
         raise NotComputedError("an INTERVAL of a number with a fraction")
-    there = true_mask(pc.and_(times.array.is_valid(), amount.array.is_valid()))
     if unit not in {*_SECONDS, *_MONTHS}:
         raise NotComputedError(f"an INTERVAL in {unit}")
+    there = true_mask(pc.and_(times.array.is_valid(), amount.array.is_valid()))
     amounts = amount.array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     limit = _MONTHS_MAX // _MONTHS[unit] if unit in _MONTHS else _SECONDS_MAX // _SECONDS[unit]
     beyond = there & (np.abs(amounts) > limit)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
-from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Mode, UnknownValues
@@ -87,8 +86,7 @@ def check_of_added(
     """
     if mode is Mode.CHANGELOG or table.rule.unknown_values is UnknownValues.NULL:
         return None
-    layouts = {(layout.digest, layout.completion): layout for layout in content.layouts}
-    names = [arrow_schema(layout, content.decoding).names for layout in layouts.values()]
+    names = content.column_names
     # A statement that adds a column begins a new step.
     _check_known(table.name, itertools.chain(*names[1:]), itertools.chain(*names[:1]))
 

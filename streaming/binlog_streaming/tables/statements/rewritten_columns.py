@@ -1,4 +1,4 @@
-"""Columns whose values an ALTER TABLE changes without row events: `rewritten_columns(context, target, change)`.
+"""Columns whose values an ALTER TABLE changes without row events: `rewritten_columns(context, target, change, alter)`.
 
 A server converts the values of existing rows when a column gets another definition, and logs the statement alone. What
 it does is known for most definitions (`binlog_connector.schema.effects`): then the target's values are converted, too.
@@ -156,6 +156,7 @@ def rewritten_columns(
     context: StatementContext,
     target: Target,
     change: TableAltered,
+    alter: AlterTable | None,
     *,
     modified: pa.Schema,
     keys: tuple[str, ...],
@@ -164,6 +165,7 @@ def rewritten_columns(
     """Columns of a target whose values an ALTER TABLE changes, by their names after it.
 
     Args:
+        alter: The statement; None: it is not one that names columns.
         modified: Columns that the statement defines, in the target's types, under their new names.
         dropped: Columns of the target that the table did not have any more before it.
 
@@ -171,7 +173,6 @@ def rewritten_columns(
         TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets, or which rows `where` chooses.
         SchemaError: `DDL_NOT_PARSED`: the known definition of the table lacks a column that the statement names.
     """
-    alter = alter_operation(context, change)
     if alter is None or not _names_columns(alter) or not has_rows(target):
         return {}
     names = {folded_name(name): name for name in target.schema().names if name not in dropped}

@@ -343,9 +343,9 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     live = frozenset(folded_name(name) for name in target.schema().names if name not in before)
     change = without_generated(context, possible_change(change, live), columns=live, keys=held)
     modified = target.stored_schema(context.schema_of(context.settled(change.modified)))
-    rewritten = rewritten_columns(context, target, change, modified=modified, keys=held, dropped=before)
-    alter, sources = alter_operation(context, change), known_values(rewritten)
-    computed, reasons = computed_columns(context, target, change, alter, sources)
+    alter = alter_operation(context, change)
+    rewritten = rewritten_columns(context, target, change, alter, modified=modified, keys=held, dropped=before)
+    computed, reasons = computed_columns(context, target, change, alter, known_values(rewritten))
     keys_after = rule.keys or change.primary_key or held
     check_new_columns(context, target, change, keys_after, computed=computed.keys(), reasons=reasons)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
