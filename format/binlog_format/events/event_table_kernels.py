@@ -135,7 +135,7 @@ _EVENTS_AHEAD = 12
 _ROW_EVENTS_AHEAD = 8
 
 _LINE = 64
-_ROW_EVENT_BYTES_MAX = 8 * _LINE  # the processor goes on by itself along what is longer
+_ROW_EVENT_BYTES_MAX = 8 * _LINE  # of a longer event the processor fetches the rest by itself
 
 
 @kernel

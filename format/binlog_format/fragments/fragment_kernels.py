@@ -127,7 +127,7 @@ def walk_fragments(data: Bytes, events: Table, state: Int64s, found: Int64s) -> 
     """Check the fragments among *events*, in order, and note what each event brings.
 
     Args:
-        events: `EVENT_DTYPE`; the first one goes on where the last one of the call before ended.
+        events: `EVENT_DTYPE`; the first event follows the last one of the call before.
         state: `STATE_FIELDS`, carried over from call to call.
         found: Shape (length of *events*, `FOUND_FIELDS`).
 

@@ -1,1 +1,1 @@
-"""Jobs: what they remember, what is asked of them beside running, and replays: tables made anew."""
+"""Jobs: what they remember, what is asked of them beside running, and replays, which build tables again."""

@@ -349,7 +349,7 @@ class TimeLimit:
             raise TimeUpError
 
     def checked(self, on_progress: OnProgress) -> OnProgress:
-        """The same function, which goes on only within the time: see `check`."""
+        """The same function; it raises `TimeUpError` once the time is over."""
 
         def tell(progress: ProofProgress) -> None:
             self.check()

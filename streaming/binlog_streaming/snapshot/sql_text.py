@@ -246,7 +246,7 @@ def _compared(columns: Sequence[KeyColumn], bound: Sequence[str], operator: str,
 
 
 def condition_sql(condition: Condition) -> str:
-    """SQL of a parsed condition: names and literals are written anew, so nothing else gets into a statement."""
+    """SQL of a parsed condition, made of its names and literals: nothing else gets into a statement."""
     match condition:
         case Negation():
             return f"NOT ({condition_sql(condition.condition)})"

@@ -84,7 +84,7 @@ class PartitionChange:
         if not (self.removed or self.added or self.unknown):
             return before
         if before is None:
-            return Partitioning("", unknown="its CREATE TABLE, as far as it is known, has no partitions")
+            return Partitioning("", unknown="the CREATE TABLE that is known has no partitions")
         if before.unknown or before.kind not in (RANGE, LIST):
             return before
         if self.unknown:

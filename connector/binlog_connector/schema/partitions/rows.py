@@ -115,7 +115,7 @@ def _chosen(definition: TableDefinition | None, change: PartitionsDropped) -> tu
         raise NotComputedError("no CREATE TABLE of it is known")
     partitioning = definition.partitioning
     if partitioning is None:
-        raise NotComputedError("its CREATE TABLE, as far as it is known, has no partitions")
+        raise NotComputedError("the CREATE TABLE that is known has no partitions")
     if partitioning.unknown:
         raise NotComputedError(partitioning.unknown)
     if partitioning.kind not in (RANGE, LIST):

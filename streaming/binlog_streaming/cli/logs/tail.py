@@ -71,7 +71,7 @@ class TailSink(Protocol):
         """A step has been taken: its changes are out when this returns."""
 
     def draw(self) -> None:
-        """A moment to draw anew what has changed."""
+        """Draw what has changed, if it is time to."""
 
 
 _FromOption = Annotated[
@@ -295,7 +295,7 @@ class _ChangesTaker:
         return rows
 
     def draw(self) -> None:
-        """A moment to draw anew what has changed."""
+        """Draw what has changed, if it is time to."""
         self.sink.draw()
 
 

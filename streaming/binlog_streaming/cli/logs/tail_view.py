@@ -181,7 +181,7 @@ class Taker(Protocol):
         """Give out what is in a step; it is out when this returns. How many rows that was."""
 
     def draw(self) -> None:
-        """A moment to draw anew what has changed."""
+        """Draw what has changed, if it is time to."""
 
 
 @dataclass(slots=True)

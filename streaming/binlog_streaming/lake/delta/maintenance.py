@@ -315,7 +315,7 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
             raise TableError(
                 "TABLE_FEATURE",
                 f"{uri}: the table has Iceberg compatibility, which forbids {VECTORS}",
-                hint='Leave merge = "mark" out of [sink]: the job writes files of this table anew',
+                hint='Leave merge = "mark" out of [sink]: the job rewrites files of this table',
             )
         upgrades.append(Upgrade(VECTORS, _WITHOUT_VECTORS))
         properties[ENABLED] = "true"

@@ -275,7 +275,7 @@ def fit_columns(
     if not is_new:
         _take_columns(target, commit_id, schema, positions, check_added)
     # Rows have all columns of their table: it may have lost others by a statement that the log lacks, and of a table
-    # that was made anew nobody may have known the columns. A changelog has columns of its own that few rows need.
+    # that was created again nobody may have known the columns. A changelog has columns of its own that few rows need.
     dropped, live = dropped_columns(target), folded_names(schema.names) - lost
     held = dropped if commit_id.mode is Mode.CHANGELOG else target.schema().names
     left = tuple(name for name in held if folded_name(name) not in live)
