@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
-    from binlog_connector.schema.partitions.definition import PartitionChange
+    from binlog_connector.schema.partitions.definition import Partition, PartitionChange
     from binlog_format.rows.declared.declared_types import Moment
     from binlog_format.vendor import Vendor
 
@@ -207,10 +207,12 @@ class PartitionsDropped(UnsupportedChange):
 
     Attributes:
         if_exists: There may be none of these names.
+        taken_by: REORGANIZE PARTITION: partitions in their place; rows that none of them takes are gone.
     """
 
     partitions: tuple[str, ...] = ()
     if_exists: bool = False
+    taken_by: tuple[Partition, ...] = ()
 
     @property
     def name(self) -> TableName:
@@ -349,9 +351,9 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
     if change.emptied is None:
         yield TableTruncated(name)
     elif change.emptied:
-        what = f"{'DROP' if change.removed else 'TRUNCATE'} PARTITION {', '.join(change.emptied)}"
-        reason = f"{what} takes rows that the log does not name"
-        yield PartitionsDropped((name,), reason, change.emptied, change.if_possible)
+        verb = "REORGANIZE" if change.added else "DROP" if change.removed else "TRUNCATE"
+        reason = f"{verb} PARTITION {', '.join(change.emptied)} takes rows that the log does not name"
+        yield PartitionsDropped((name,), reason, change.emptied, change.if_possible, change.added)
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:

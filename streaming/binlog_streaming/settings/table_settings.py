@@ -68,7 +68,8 @@ TABLES = (
     Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay unchanged."),
     Setting(
         "on_partition_drop",
-        "Effect of DROP PARTITION and TRUNCATE PARTITION of the source table: fail (the job stops before them), "
+        "Effect of DROP PARTITION, TRUNCATE PARTITION, and REORGANIZE PARTITION of LIST with fewer values, of the "
+        "source table: fail (the job stops before them), "
         "keep (the rows stay in the targets), or apply (they are deleted from a mirror, versions end; the bounds of "
         "the partitions come from the log's CREATE TABLE or from schemaFile).",
     ),

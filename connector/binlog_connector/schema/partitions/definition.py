@@ -62,7 +62,7 @@ class PartitionChange:
 
     Attributes:
         removed: Names of those that go, be it without their rows; new ones take the place of the first.
-        emptied: Names of those whose rows go; None: of all (TRUNCATE PARTITION ALL).
+        emptied: Names of those whose rows go, but for rows that `added` take; None: of all (TRUNCATE PARTITION ALL).
         if_possible: IF [NOT] EXISTS: what cannot be done is left.
         is_anew: PARTITION BY, REMOVE PARTITIONING: `partitioning` holds from now on.
         partitioning: The new one; None: it has none.

@@ -119,7 +119,9 @@ def _reorganized(reader: TokenReader, session: StatementSession) -> PartitionCha
         return PartitionChange()
     names = _names(reader)
     _expect(reader, "INTO")
-    return PartitionChange(removed=names, added=_partitions(reader, session, None))
+    # ( PARTITION name VALUES IN: of LIST, of which new partitions may have fewer values. RANGE keeps its whole range.
+    is_list = reader.peek(3).word == "DEFAULT" or (reader.peek(3).word, reader.peek(4).word) == ("VALUES", "IN")
+    return PartitionChange(removed=names, added=_partitions(reader, session, None), emptied=names if is_list else ())
 
 
 def _names(reader: TokenReader) -> tuple[str, ...]:

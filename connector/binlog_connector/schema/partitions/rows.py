@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
+    from binlog_connector.schema.partitions.definition import Partition
     from binlog_connector.schema.partitions.values import Numbers
     from binlog_connector.schema.table_changes import PartitionsDropped
     from binlog_format.kernels import Mask
@@ -95,7 +96,7 @@ class _BinaryPart:
 def partition_rows(
     definition: TableDefinition | None, change: PartitionsDropped, system_time_zone: str | None = None
 ) -> PartitionRows:
-    """The rows that go with DROP PARTITION or TRUNCATE PARTITION.
+    """The rows that go with DROP PARTITION, TRUNCATE PARTITION or REORGANIZE PARTITION.
 
     Args:
         definition: Of the table before the statement; None: nothing is known of it.
@@ -105,7 +106,7 @@ def partition_rows(
         SchemaError: `PARTITION_BOUNDS`: nobody but the server can tell which rows these are.
     """
     try:
-        return PartitionRows(*_chosen(definition, change), system_time_zone)
+        return PartitionRows(*_chosen(definition, change), system_time_zone, change.taken_by)
     except NotComputedError as error:
         raise _bounds_error(str(change.name), change.partitions, error.reason) from error
 
@@ -127,6 +128,28 @@ def _chosen(definition: TableDefinition | None, change: PartitionsDropped) -> tu
     return definition, frozenset(place for place in places.values() if place is not None)
 
 
+def loses_rows(definition: TableDefinition | None, change: PartitionsDropped) -> bool:
+    """False if each value of the partitions that go is one of those in their place: REORGANIZE, as a rule.
+
+    Raises:
+        SchemaError: `PARTITION_BOUNDS`: see `partition_rows`.
+    """
+    if not change.taken_by:
+        return True
+    try:
+        table, chosen = _chosen(definition, change)
+        assert table.partitioning is not None, f"{table.name}: it has no partitions"
+        taken = {value for partition in change.taken_by for value in partition.values}
+        values = {value for place in chosen for value in table.partitioning.partitions[place].values}
+        lost = set() if (Expression(DEFAULT),) in taken else values - taken
+        if (Expression(DEFAULT),) in lost or ((Expression(NULL),) in lost and not table.partitioning.by_columns):
+            # Live on both vendors: these rows stay in the table, though no partition takes them.
+            raise NotComputedError("rows of NULL or DEFAULT stay, in a partition that only the server knows")
+    except NotComputedError as error:
+        raise _bounds_error(str(change.name), change.partitions, error.reason) from error
+    return bool(lost)
+
+
 def _bounds_error(table: str, partitions: Iterable[str], reason: str) -> SchemaError:
     return SchemaError(
         "PARTITION_BOUNDS",
@@ -143,13 +166,18 @@ class PartitionRows:
         definition: Of the table; its columns and its partitions, by RANGE or LIST, are known.
         chosen: Places of the partitions.
         system_time_zone: See `Decoding`.
+        taken_by: Partitions that take rows of theirs, by LIST; these rows are left out.
 
     Raises:
         NotComputedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.
     """
 
     def __init__(
-        self, definition: TableDefinition, chosen: frozenset[int], system_time_zone: str | None = None
+        self,
+        definition: TableDefinition,
+        chosen: frozenset[int],
+        system_time_zone: str | None = None,
+        taken_by: Sequence[Partition] = (),
     ) -> None:
         assert definition.partitioning is not None, f"{definition.name}: it has no partitions"
         self._table = definition.name
@@ -171,6 +199,7 @@ class PartitionRows:
         self._values = [
             [self._constants(row) for row in partition.values] for partition in self._partitioning.partitions
         ]
+        self._taken = [self._constants(row) for partition in taken_by for row in partition.values]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -199,7 +228,7 @@ class PartitionRows:
         found = np.zeros(rows.num_rows, np.bool_)
         for place in self._chosen:
             found |= has_rows(parts, place)
-        return pa.array(found)
+        return pa.array(found & ~self._listed(parts, self._taken))
 
     def _parts(self, arrays: Mapping[str, pa.Array], count: int) -> list[_Part]:
         columns = Columns(self._definitions, arrays)

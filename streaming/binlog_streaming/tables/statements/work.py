@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.schema.partitions.rows import partition_rows
+from binlog_connector.schema.partitions.rows import loses_rows, partition_rows
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     PartitionsDropped,
@@ -226,7 +226,8 @@ def _removal_of_partitions(
     context: StatementContext, change: PartitionsDropped, properties: Mapping[str, str]
 ) -> Work | None:
     wanted = context.table.rule.on_partition_drop
-    if wanted is OnPartitionDrop.KEEP:
+    definition = context.facts.definition_before(change.name, context.step.statement)
+    if wanted is OnPartitionDrop.KEEP or not loses_rows(definition, change):
         return None
     if wanted is OnPartitionDrop.FAIL:
         raise TableError(

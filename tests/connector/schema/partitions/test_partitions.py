@@ -14,11 +14,12 @@ from binlog_connector.schema.expressions.expression import Expression
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.partitions.definition import Partitioning
-from binlog_connector.schema.partitions.rows import partition_rows
+from binlog_connector.schema.partitions.rows import loses_rows, partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.errors import SchemaError
 from tests.connector.schema.blocks import block_of, query
 from tests.connector.schema.test_ddl import after, columns, table
+from tests.connector.schema.test_table_changes import changes
 
 T = TableName("shop", "t")
 BY_DAY = (
@@ -270,6 +271,43 @@ def test_partition_that_need_not_exist_has_no_rows() -> None:
     definition = table(after(BY_LIST))
     mask = partition_rows(definition, emptied("nothing", if_exists=True)).mask(pa.table({"a": [1, 2]}))
     assert mask.to_pylist() == [False, False]
+
+
+REORGANIZED = "ALTER TABLE t REORGANIZE PARTITION {}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition", "statement", "gone"),
+    [
+        ("a INT", "LIST (a)", "p, q INTO (PARTITION r VALUES IN (1, 3), PARTITION p VALUES IN (9))", [2, 4]),
+        ("a INT", "LIST COLUMNS (a)", "p INTO (PARTITION r VALUES IN (2))", [1]),
+        ("a INT", "LIST (a)", "p, q INTO (PARTITION r VALUES IN (4, 1 + 0), PARTITION s VALUES IN (3, 2))", []),
+        ("a INT", "LIST (a)", "q INTO (PARTITION q DEFAULT)", None),
+        ("a INT", "LIST (a)", "q, p INTO (PARTITION r VALUES IN (4, 1, 2, 3))", None),
+        ("a VARCHAR(9)", "LIST COLUMNS (a)", "p INTO (PARTITION r VALUES IN (2), PARTITION s VALUES IN (1))", None),
+    ],
+)
+def test_rows_that_no_reorganized_partition_takes_are_gone(
+    columns: str, partition: str, statement: str, gone: list[int] | None
+) -> None:
+    """Live on both vendors: the server drops them, without a warning. *gone*: None: the statement can take none."""
+    create = f"CREATE TABLE t ({columns}) PARTITION BY {partition}"
+    values = "(PARTITION p VALUES IN (1, 2), PARTITION q VALUES IN (3, 4))"
+    definition = table(after(f"{create} {values}"))
+    (change,) = changes(REORGANIZED.format(statement))
+    assert isinstance(change, PartitionsDropped)
+    assert loses_rows(definition, change) is (gone is not None)
+    if gone is not None:
+        rows = pa.table({"a": [1, 2, 3, 4]})
+        assert rows.filter(partition_rows(definition, change).mask(rows))["a"].to_pylist() == gone
+
+
+@pytest.mark.parametrize("statement", ["x INTO (PARTITION x VALUES IN (1, -2))", "z INTO (PARTITION z VALUES IN (7))"])
+def test_rows_of_null_and_default_stay_where_nobody_knows(statement: str) -> None:
+    (change,) = changes(REORGANIZED.format(statement))
+    assert isinstance(change, PartitionsDropped)
+    with pytest.raises(SchemaError, match="rows of NULL or DEFAULT stay, in a partition that only the server knows"):
+        loses_rows(table(after(BY_LIST)), change)
 
 
 def test_null_date_is_not_guessed() -> None:

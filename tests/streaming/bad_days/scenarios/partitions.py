@@ -296,6 +296,17 @@ OTHERS = (
         )
     ),
     Scenario(
+        "reorganized_with_fewer_values",
+        by(
+            "id INT PRIMARY KEY",
+            "LIST (id) (PARTITION p VALUES IN (1, 2), PARTITION q VALUES IN (3, 4))",
+            "(1), (2), (3), (4)",
+            "ALTER TABLE visits REORGANIZE PARTITION p, q INTO (PARTITION r VALUES IN (4, 1), PARTITION s VALUES IN "
+            "(9));\nINSERT INTO visits VALUES (9);",
+        ),
+        rule=APPLY,
+    ),
+    Scenario(
         "coalesced",
         by(
             "id INT PRIMARY KEY",
