@@ -359,6 +359,15 @@ def test_a_numbered_column_cannot_be_null(column: str) -> None:
     assert table(after(f"CREATE TABLE t (a INT, {column})")).row_key == ("b",)
 
 
+@pytest.mark.parametrize(
+    "column", ["b INT AUTO_INCREMENT NULL UNIQUE", "b SERIAL NULL", "b INT UNIQUE SERIAL DEFAULT VALUE NULL"]
+)
+def test_a_numbered_column_can_be_null_where_that_comes_last(column: str) -> None:
+    """MariaDB 10.11 and 11.8, MySQL 5.7 and 9.7: such a UNIQUE key names no rows."""
+    assert table(after(f"CREATE TABLE t (a INT, {column})")).row_key == ()
+    assert table(after(f"CREATE TABLE t (a INT, {column}, PRIMARY KEY (b))")).row_key == ("b",)
+
+
 def test_a_type_may_name_the_mode_that_it_is_read_in() -> None:
     text = (
         "CREATE TABLE t (a DATE, b mariadb_schema.date, c oracle_schema.DATE, d mariadb_schema.varchar(9) DEFAULT '.')"

@@ -128,7 +128,7 @@ def parse_column(reader: TokenReader, name: str, session: StatementSession) -> P
     while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)
     if spec.default == AUTO_INCREMENT:
-        return replace(spec, nullable=False)  # whatever the statement says
+        return spec
     if spec.default is not None and spec.type in TIME_TYPES:
         spec = replace(
             spec, default=held_time(spec.default, spec.type, spec.numbers[0] if spec.numbers else 0, session)
@@ -250,7 +250,7 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
     if word in ("STORED", "PERSISTENT") and spec.generated is not None:
         return replace(spec, generated=Generated.STORED)
     if word == "AUTO_INCREMENT":
-        return replace(spec, default=AUTO_INCREMENT)
+        return replace(spec, nullable=False, default=AUTO_INCREMENT)  # but for a NULL after it
     if word == "SERIAL" and reader.accept("DEFAULT", "VALUE"):
         return replace(spec, nullable=False, key=spec.key or "unique", default=AUTO_INCREMENT)
     return _flag(reader, spec, word)
