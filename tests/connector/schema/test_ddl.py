@@ -83,6 +83,18 @@ def test_names_that_begin_as_numbers_do() -> None:
     assert columns(catalog) == ["0b2 int", "0xz int", "1e1a int", "4e5q int", "1d int"]
 
 
+def test_what_follows_a_name_and_a_point_is_a_name() -> None:
+    catalog = after("CREATE TABLE shop.2024 (a INT, b INT)", "ALTER TABLE shop.2024 ADD c DECIMAL(3,1), DROP b")
+    assert columns(catalog, "2024") == ["a int", "c decimal(3,1)"]
+    catalog = after(
+        "CREATE TABLE shop.1e5 (a INT)",
+        "CREATE TABLE shop.0x1F LIKE shop.1e5",
+        "RENAME TABLE shop.1e5 TO shop.2e5",
+        "ALTER TABLE shop.0x1F RENAME shop.31",
+    )
+    assert sorted(name.table for name in catalog.tables) == ["2e5", "31"]
+
+
 def test_alter_speaks_of_the_names_from_before_it() -> None:
     swapped = after("CREATE TABLE t (a INT, b TEXT, c DATE)", "ALTER TABLE t CHANGE a b BIGINT, CHANGE b a TEXT")
     assert columns(swapped) == ["b bigint", "a text", "c date"]

@@ -78,12 +78,15 @@ _MYSQL_ALONE = range(50700, 100000)
 def _pattern(sql_mode: int) -> re.Pattern[str]:
     quoted = _PLAIN_PATTERN if sql_mode & MODE_NO_BACKSLASH_ESCAPES else _ESCAPED_PATTERN
     # MariaDB reads [names in brackets] from 10.4.5 on; before it, and in MySQL, they are an error.
+    # What follows a name and a point is a name, `shop.2024` and `shop.1e5` too (MariaDB and MySQL: MY_LEX_IDENT_SEP).
     bracketed = r"(?P<bracket>\[(?:[^\]]++|\]\])*+\])|" if sql_mode & MODE_MSSQL else ""
     return re.compile(
         rf"""
         (?P<space>\s++|--(?=[\s\x00-\x1f]|\Z)[^\n]*+|\#[^\n]*+|/\*(?!M?!).*?(?:\*/|\Z))
         |(?P<open>/\*(?P<m>M?)!(?P<reversed>!(?=[0-9]{{6}}))?(?P<version>[0-9]{{5,6}})?)
         |(?P<close>\*/)
+        |(?P<point>(?<=[{_NAME_CHARACTERS}])\.(?=[{_NAME_CHARACTERS}]))
+        |(?P<part>(?<=[{_NAME_CHARACTERS}]\.)[{_NAME_CHARACTERS}]++)
         |(?P<bytes>[xXbB]'[0-9A-Fa-f]*+'|0(?:x[0-9A-Fa-f]++|b[01]++)(?![{_NAME_CHARACTERS}]))
         |(?P<single>[nN]?'{quoted.format("'")})
         |(?P<double>"{quoted.format('"')})
@@ -185,7 +188,7 @@ class Lexer:
             return Token(TokenKind.QUOTED, self._named(self._unquoted(text, False)), start)
         if group == "symbol" and text in "'\"`":
             raise DdlSyntaxError(f"the quote {text} has no end", start)
-        if group == "word":
+        if group in ("word", "part"):
             return Token(TokenKind.WORD, self._named(text), start, text.upper())
         kinds = {"number": TokenKind.NUMBER, "bytes": TokenKind.BYTES}
         return Token(kinds.get(group, TokenKind.SYMBOL), text, start)
