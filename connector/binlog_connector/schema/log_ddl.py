@@ -15,7 +15,14 @@ from binlog_connector.schema.operations import ChangeRows
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
 from binlog_connector.schema.parsing.server_texts import is_server_text
-from binlog_connector.schema.parsing.session import SET, UTF8MB4, StatementSession, decode_statement, first_word
+from binlog_connector.schema.parsing.session import (
+    SET,
+    UTF8MB4,
+    StatementSession,
+    decode_statement,
+    first_word,
+    other_text,
+)
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import GTID_FLAG_STANDALONE, EventType
 from binlog_format.events.query import is_account_statement, parse_incident, parse_query, parse_query_status
@@ -101,7 +108,8 @@ class DdlStatement:
         error_code: That it ended with on the server; 0: it did all that it says.
         fills_table: Its event group has the rows of CREATE TABLE ... SELECT, and the server wrote *text* (MariaDB).
         other_text: The same bytes read as UTF-8, where the client has another character set, and they can be read so: a
-            text that was prepared before the client changed it is; None: they cannot.
+            text that was prepared before the client changed it is. Or with `NOT_HELD` for letters that the character
+            set of `collation_connection` lacks, to which literals are converted. None: neither.
         rows: Of a statement that changes rows and is not DDL, what `row_statements` read, where *text* may be its
             beginning alone; None: *text* is whole.
     """
@@ -267,7 +275,9 @@ def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> 
             raise CorruptError(error.subclass, error.reason, at=block.place(start)) from error
         if not status.takes_effect:
             continue
-        text = decode_statement(query.text, _charset(block, event, query.text, status.client_charset))
+        if _is_of_server(block, event, query.text):
+            status = replace(status, client_charset=UTF8MB4, connection_charset=UTF8MB4)
+        text = decode_statement(query.text, status.client_charset)
         word = first_word(
             text, StatementSession(sql_mode=status.sql_mode, vendor=block.vendor, server_version=block.server_version)
         )
@@ -278,27 +288,17 @@ def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> 
         yield row, word, _statement(block, event, text, query, status)
 
 
-def _charset(block: Block, event: np.void, text: bytes, client_charset: str | None) -> str | None:
-    """Character set of a statement's text.
+def _is_of_server(block: Block, event: np.void, text: bytes) -> bool:
+    """True if the server wrote a statement anew, with letters that are not ASCII.
 
     Of CREATE TABLE ... SELECT, and of LIKE a temporary table, the server logs a statement of its own, with the columns
-    that it found. It is in UTF-8, whatever the client sends, and the event has the client's character set all the same.
-    MariaDB logs CREATE TABLE ... SELECT in a group with the rows, MySQL 8.0.21 and later with two words at its end.
+    that it found. It is in UTF-8, whatever the client sends, and the event has the session's character sets all the
+    same. MariaDB logs CREATE TABLE ... SELECT in a group with the rows, MySQL 8.0.21 and later with two words at its
+    end.
     """
     if not text.startswith(b"CREATE") or text.isascii():
-        return client_charset
-    is_written_anew = _fills_table(block, event, text) or text.endswith(b" START TRANSACTION") or is_server_text(text)
-    return UTF8MB4 if is_written_anew else client_charset
-
-
-def _other_text(content: bytes, text: str) -> str | None:
-    if content.isascii():
-        return None
-    try:
-        other = content.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if other == text else other
+        return False
+    return _fills_table(block, event, text) or text.endswith(b" START TRANSACTION") or is_server_text(text)
 
 
 def _fills_table(block: Block, event: np.void, text: bytes) -> bool:
@@ -329,7 +329,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         error_code=query.error_code,
         server_version=block.server_version,
         fills_table=_fills_table(block, event, query.text),
-        other_text=_other_text(query.text, text),
+        other_text=other_text(query.text, text, status),
     )
 
 

@@ -111,6 +111,7 @@ class QueryStatus:
     Attributes:
         sql_mode: Bits; 0 when the event does not record it.
         client_charset: Of the statement's text; None when the event does not record it.
+        connection_charset: To which the server converts literals; None when the event does not record it.
         server_charset: Default for new databases; None when the event does not record it.
         alter_flags: Phases of a MariaDB two-phase ALTER.
         time_zone: `+02:00`, a name, `SYSTEM`; None when the event does not record it.
@@ -121,6 +122,7 @@ class QueryStatus:
 
     sql_mode: int = 0
     client_charset: str | None = None
+    connection_charset: str | None = None
     server_charset: str | None = None
     alter_flags: int = 0
     time_zone: str | None = None
@@ -165,10 +167,10 @@ def parse_query_status(event: bytes) -> QueryStatus:
 
 
 def _status(values: dict[int, bytes]) -> QueryStatus:
-    client = server = None
+    client = connection = server = None
     if StatusVariable.CHARSET in values:
-        client_id, _, server_id = CHARSET_STRUCT.unpack(values[StatusVariable.CHARSET])
-        client, server = CHARSET_OF_COLLATION[client_id], CHARSET_OF_COLLATION[server_id]
+        ids = CHARSET_STRUCT.unpack(values[StatusVariable.CHARSET])
+        client, connection, server = (CHARSET_OF_COLLATION[number] for number in ids)
     mode = values.get(StatusVariable.SQL_MODE)
     phase = values.get(StatusVariable.GTID_FLAGS3)
     zone = values.get(StatusVariable.TIME_ZONE)
@@ -176,6 +178,7 @@ def _status(values: dict[int, bytes]) -> QueryStatus:
     return QueryStatus(
         SQL_MODE_STRUCT.unpack(mode)[0] if mode else 0,
         client,
+        connection,
         server,
         phase[0] if phase else 0,
         None if zone is None else zone[1:].decode("utf-8", "replace"),

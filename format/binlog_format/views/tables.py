@@ -60,7 +60,7 @@ STATEMENT_TYPE = pa.struct(
         ("error_code", pa.int32()),  # that it ended with on the server; 0: none
         ("server_version", pa.int32()),  # as comments of statements have it: 100119; null: not known
         ("fills_table", pa.bool_()),  # of CREATE TABLE ... SELECT, which the server wrote anew: its rows come with it
-        ("other_text", pa.string()),  # the same bytes as UTF-8, where `text` is in another character set; null: `text`
+        ("other_text", pa.string()),  # what `text` may be as well: the same bytes as UTF-8, or without letters; or null
         ("rows", ROW_STATEMENT_TYPE),  # of a statement that changes rows; `text` is then its beginning
     ]
 )

@@ -96,6 +96,7 @@ class QueryContext:
         database: The current database; empty for none.
         thread_id: Number of the connection.
         collation_id: Of client, connection and server.
+        connection_id: Of the connection; None: *collation_id*.
         xid: Number of the transaction, which DDL statements carry.
         error_code: That the statement ended with.
     """
@@ -105,17 +106,19 @@ class QueryContext:
     collation_id: int = UTF8MB4_COLLATION
     xid: int | None = None
     error_code: int = 0
+    connection_id: int | None = None
 
 
 def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, *, flags: int = 0) -> bytes:
     """A Query event: a DDL statement, or a statement logged as text."""
     context = context or QueryContext()
     charset = context.collation_id
+    connection = charset if context.connection_id is None else context.connection_id
     status = (
         QUERY_STATUS_FLAGS
         + QUERY_STATUS_SQL_MODE
         + QUERY_STATUS_CATALOG
-        + QUERY_STATUS_CHARSETS_STRUCT.pack(QUERY_STATUS_CHARSETS_CODE, charset, charset, charset)
+        + QUERY_STATUS_CHARSETS_STRUCT.pack(QUERY_STATUS_CHARSETS_CODE, charset, connection, charset)
     )
     if context.xid is not None:
         status += QUERY_STATUS_XID_STRUCT.pack(QUERY_STATUS_XID_CODE, context.xid)

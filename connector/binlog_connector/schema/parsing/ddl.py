@@ -32,6 +32,7 @@ from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_opt
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, TokenReader
 from binlog_connector.schema.parsing.server_texts import leaves_charset_out
 from binlog_connector.schema.parsing.session import (
+    NOT_HELD,
     parse_default_charset,
     reading_sessions,
     session_lexer,
@@ -131,6 +132,8 @@ def _without_comments(reading: list[Operation] | NotParsed) -> list[Operation]:
 
 def _of_two_texts(text: str, other: str, session: StatementSession) -> NotParsed:
     reason = "its letters may be UTF-8, too: the log does not record the character set that a text was prepared in"
+    if other.count(NOT_HELD) > text.count(NOT_HELD):
+        reason = "it has letters that the character set of the session's collation_connection lacks"
     readings = [_not_parsed(read_text, DdlSyntaxError(reason, 0), session) for read_text in (text, other)]
     names = tuple(dict.fromkeys(name for reading in readings for name in reading.names))
     return NotParsed(names, readings[0].reason)

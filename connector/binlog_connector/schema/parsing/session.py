@@ -1,7 +1,7 @@
 """Session settings that decide how statements are read: `StatementSession`; `session_lexer`, `table_name` use it.
 
 Names of character sets as statements write them: `charset_name`, `charset_of_collation_name`, `parse_default_charset`,
-`decode_statement`.
+`decode_statement`, `other_text`.
 
 MariaDB's `SET STATEMENT name = value, ... FOR statement`, which is logged as it was written: `skip_settings`.
 """
@@ -22,7 +22,7 @@ from binlog_connector.schema.parsing.lexer import (
     TokenKind,
     TokenReader,
 )
-from binlog_format.events.charsets import decode_text, is_known
+from binlog_format.events.charsets import can_hold, decode_text, is_known
 from binlog_format.vendor import (
     CONVERSIONS_DONE_SINCE,
     MARIADB_COLLATE_DEFAULT_SINCE,
@@ -34,6 +34,8 @@ from binlog_format.vendor import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from binlog_format.events.query import QueryStatus
 
 
 # Bits of sql_mode: MySQL sql/system_variables.h and MariaDB sql/sql_class.h, MODE_*.
@@ -216,6 +218,23 @@ def decode_statement(text: bytes, charset: str | None) -> str:
         return decode_text(text, charset or UTF8MB4)
     except UnicodeDecodeError:
         return text.decode("utf-8", "replace")
+
+
+NOT_HELD = "?"
+"""Stands for a letter that a character set lacks."""
+
+
+def other_text(content: bytes, text: str, status: QueryStatus) -> str | None:
+    """Another text that a statement may be; see `DdlStatement`. *text*: its *content* in the client's charset."""
+    connection = status.connection_charset
+    is_converted = connection != status.client_charset and ("'" in text or '"' in text)
+    if connection is not None and is_converted and not can_hold(text, connection):
+        return "".join(letter if can_hold(letter, connection) else NOT_HELD for letter in text)
+    try:
+        other = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if other == text else other
 
 
 SET = "SET"

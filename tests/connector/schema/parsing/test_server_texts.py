@@ -76,8 +76,8 @@ def test_stated_charset_is_that_of_the_table() -> None:
     assert charsets(f"{MYSQL} DEFAULT CHARSET=cp1251", IN_MYSQL) == ["cp1251", "cp1251"]
 
 
-LATIN1 = 8
-"""latin1_swedish_ci."""
+LATIN1, SWE7, UTF8 = 8, 10, 33
+"""latin1_swedish_ci, swe7_swedish_ci, utf8mb3_general_ci."""
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,32 @@ def test_letters_that_can_be_read_two_ways_are_named_where_they_matter(text: str
     (operation,) = ddl_operations(statement)
     assert isinstance(operation, AlterTable if is_clear else NotParsed)
     assert str(operation.name if isinstance(operation, AlterTable) else operation.names[0]) == "shop.t"
+
+
+@pytest.mark.parametrize(
+    ("literal", "connection_id", "is_clear"),
+    [("ы", LATIN1, False), ("é", LATIN1, True), ("😀", UTF8, False), ("ы", UTF8, True)],
+)
+def test_literals_that_the_server_converts_are_named_where_letters_get_lost(
+    literal: str, connection_id: int, is_clear: bool
+) -> None:
+    """Live on both vendors: after `SET collation_connection = latin1_swedish_ci`, the default is a question mark."""
+    text = f"ALTER TABLE t ADD f VARCHAR(9) DEFAULT '{literal}'"
+    event = encode_query(text, Origin(17, 3), QueryContext(database="shop", connection_id=connection_id))
+    (statement,) = ddl_statements(block_of(event))
+    (operation,) = ddl_operations(statement)
+    assert isinstance(operation, AlterTable if is_clear else NotParsed)
+    if isinstance(operation, NotParsed):
+        assert "letters that the character set of the session's collation_connection lacks" in operation.reason
+
+
+def test_quotes_of_names_are_letters_in_swe7() -> None:
+    """A server reads the byte as a quote, and writes it as one: `DROP TABLE` of a session of that character set."""
+    event = encode_query("DROP TABLE `t`", Origin(17, 3), QueryContext(database="shop", collation_id=SWE7))
+    (statement,) = ddl_statements(block_of(event))
+    (operation,) = ddl_operations(statement)
+    assert isinstance(operation, NotParsed)
+    assert "shop.t" in map(str, operation.names)
 
 
 def test_name_that_can_be_read_two_ways_is_of_two_tables() -> None:
