@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import Mask
     from binlog_connector.rules.row_rules import TableRules
     from binlog_connector.rules.rules_on_tables import ShownTable
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_connector.schema.snapshot_marks import SnapshotChange
-    from binlog_connector.schema.table_changes import ColumnFacts, StatementChange
+    from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.events.table_map import Column
     from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.decoding import Decoding

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, created, may_change_key, new_primary_key, period_columns
-from binlog_connector.schema.definitions import ColumnDefinition, TableName
+from binlog_connector.schema.effects.column_facts import ColumnContext, ColumnFacts, column_facts
 from binlog_connector.schema.operations import (
     OF_DATABASE,
     AlterTable,
@@ -21,52 +21,16 @@ from binlog_connector.schema.parsing.columns import resolved
 from binlog_connector.schema.parsing.row_statements import statement_operations
 from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
-from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.names import folded_name, folded_names
-from binlog_format.rows.column_types import value_widths
-from binlog_format.rows.columns import arrow_type
-from binlog_format.rows.declared.completion import column_of
-from binlog_format.rows.declared.declared_types import UnknownValueError
-from binlog_format.rows.declared.default_values import ColumnDefault, default_value
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
-
+    from binlog_connector.schema.definitions import ColumnDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.partitions.definition import Partition, PartitionChange
-    from binlog_format.rows.declared.declared_types import Moment
-    from binlog_format.vendor import Vendor
-
-_GENERATED = ColumnDefault(None, "a generated column")
-_KEPT = ColumnDefault(None, "what they held before, in its new type")
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    """A column, and what rows hold in it that were there before the statement.
-
-    Attributes:
-        column: As a table map has it.
-        existing: A scalar of the column's Arrow type; None: it is not known.
-        unknown: Why it is not known, in a few words; None: it is.
-        generated: `virtual` or `stored` where it is computed from others; empty for others.
-        if_missing: IF NOT EXISTS: where there is a column of this name, it stays as it is.
-    """
-
-    column: Column
-    existing: pa.Scalar | None
-    unknown: str | None
-    generated: str = ""
-    if_missing: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the column."""
-        return self.column.name or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,42 +215,6 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
     ]
 
 
-def default_facts(definition: ColumnDefinition, vendor: Vendor, decoding: Decoding = DEFAULT_DECODING) -> ColumnFacts:
-    """A column of a known definition; `existing` is what new rows hold in it by default."""
-    return _facts([definition], _About(TableName("", ""), vendor, decoding))[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _About:
-    """Context of new columns: table, server, decoding and time."""
-
-    name: TableName
-    vendor: Vendor
-    decoding: Decoding
-    moment: Moment | None = None
-
-
-def _facts(columns: Sequence[ColumnDefinition], about: _About, *, kept: bool = False) -> tuple[ColumnFacts, ...]:
-    made = tuple(column_of(column.completion(), about.vendor, nullable=column.nullable) for column in columns)
-    layout = TableLayout(about.name.database, about.name.table, made, (), "", b"", about.vendor)
-    value_widths(layout)  # refuses numbers that no server admits
-    facts = []
-    for index, (definition, column) in enumerate(zip(columns, made, strict=True)):
-        arrow_type(layout, index, about.decoding)
-        held = _KEPT if kept else _held(layout, index, definition, about)
-        facts.append(ColumnFacts(column, held.value, held.unknown, definition.generated or ""))
-    return tuple(facts)
-
-
-def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: _About) -> ColumnDefault:
-    if definition.generated is not None:
-        return _GENERATED
-    try:
-        return ColumnDefault(default_value(layout, index, definition.default, about.decoding, about.moment), None)
-    except UnknownValueError as error:
-        return ColumnDefault(None, error.reason)
-
-
 def operation_changes(
     operation: Operation, statement: DdlStatement, decoding: Decoding
 ) -> Iterator[TableChange | RowsMoved]:
@@ -319,14 +247,14 @@ def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -
         create = replace(create, options=replace(create.options, charset=UTF8MB4, charset_left_out=False))
     table = created(create, Defaults(statement.vendor, statement.server_charset or UTF8MB4))
     try:
-        facts = _facts(table.columns or (), _About(create.name, statement.vendor, decoding))
+        facts = column_facts(table.columns or (), ColumnContext(create.name, statement.vendor, decoding))
     except BinlogError:
         return bare
     return replace(bare, columns=facts, primary_key=table.row_key, is_key_open=table.is_key_open)
 
 
 def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange | RowsMoved]:
-    about = _About(alter.name, statement.vendor, decoding, statement.moment)
+    about = ColumnContext(alter.name, statement.vendor, decoding, statement.moment)
     try:
         altered = _column_changes(alter, statement.server_charset, about)
     except BinlogError as error:
@@ -356,7 +284,7 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
         yield PartitionsDropped((name,), reason, change.emptied, change.if_possible, change.added)
 
 
-def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:
+def _column_changes(alter: AlterTable, server_charset: str | None, about: ColumnContext) -> TableAltered:
     charset = Defaults(charset=server_charset or UTF8MB4).named(alter.converted_to or alter.charset or OF_DATABASE)
     key = new_primary_key(alter)
     in_key = {folded_name(name) for name in key or ()}
@@ -366,7 +294,7 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
 
     added = [change for change in alter.changes if change.old_name is None]
     modified = [change for change in alter.changes if change.old_name is not None]
-    new = _facts([define(resolved(addition.column, charset, about.vendor)) for addition in added], about)
+    new = column_facts([define(resolved(addition.column, charset, about.vendor)) for addition in added], about)
     new = tuple(replace(facts, if_missing=addition.if_possible) for facts, addition in zip(new, added, strict=True))
     implicit = () if any(addition.column.system_role for addition in added) else period_columns()
     return TableAltered(
@@ -377,8 +305,8 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
             for change in modified
             if change.old_name not in (None, change.column.name)
         },
-        new + (_facts(implicit, about) if alter.versioning else ()),
-        _facts([define(resolved(change.column, charset, about.vendor)) for change in modified], about, kept=True),
+        new + (column_facts(implicit, about) if alter.versioning else ()),
+        column_facts([define(resolved(change.column, charset, about.vendor)) for change in modified], about, kept=True),
         (*(name for name, _ in alter.dropped), *(column.name for column in implicit if alter.versioning is False)),
         key,
         may_change_key(alter),

@@ -8,7 +8,7 @@ import pytest
 
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement, table_statements
-from binlog_connector.schema.table_changes import ColumnFacts, TableAltered, table_changes
+from binlog_connector.schema.table_changes import TableAltered, table_changes
 from binlog_format import open_log
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.default_values import layout_defaults
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_format.events.table_map import TableLayout
     from binlog_lab.demo.mariadb.server import MariaDbServer
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.effects.column_facts import default_facts
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MSSQL
 from binlog_connector.schema.table_changes import (
@@ -27,7 +28,6 @@ from binlog_connector.schema.table_changes import (
     TableRenamed,
     TableTruncated,
     UnsupportedChange,
-    default_facts,
     table_changes,
 )
 from binlog_format.events.table_map_layout import ColumnType
@@ -38,7 +38,8 @@ from binlog_format.vendor import Vendor
 from tests.connector.schema.test_ddl import after, table
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.table_changes import ColumnFacts, TableChange
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
+    from binlog_connector.schema.table_changes import TableChange
 
 NOON = 1_700_049_600  # 2023-11-15 12:00:00 UTC
 T = TableName("shop", "t")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.schema.effects.column_facts import default_facts
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement, table_statements
 from binlog_connector.schema.statement_rows import find_statement_rows
@@ -16,7 +17,6 @@ from binlog_connector.schema.table_changes import (
     TableAltered,
     TableCreated,
     UnsupportedChange,
-    default_facts,
     table_changes,
 )
 from binlog_format import open_log

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_connector.schema.operations import AlterTable
-    from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
+    from binlog_connector.schema.table_changes import TableAltered
     from binlog_format.kernels import Mask
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.statements.work import StatementContext

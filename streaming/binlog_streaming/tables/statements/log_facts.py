@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.given_definitions import NOTHING_GIVEN, GivenDefinitions
 from binlog_connector.log_definitions import RangeSchemas
+from binlog_connector.schema.effects.column_facts import default_facts
 from binlog_connector.schema.expressions.computed_images import completed_images
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
 from binlog_connector.schema.parsing.session import UTF8MB4
-from binlog_connector.schema.table_changes import default_facts
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind

@@ -27,8 +27,8 @@ from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, common_type, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
-from binlog_streaming.tables.statements.chosen_rows import check_chosen_rows
 from binlog_streaming.tables.statements.computed_columns import ComputedColumn, recomputed_columns
+from binlog_streaming.tables.statements.existing_values import check_chosen_rows
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
 if TYPE_CHECKING:

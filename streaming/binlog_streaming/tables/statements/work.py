@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.rules.rules_on_tables import BoundRule
-    from binlog_connector.schema.table_changes import ColumnFacts
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
