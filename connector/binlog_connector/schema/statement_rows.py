@@ -74,7 +74,12 @@ MOVED_HINT = (
 
 
 def statement_error(
-    statement: DdlStatement, names: Sequence[TableName] | None, changed: RowsChanged, *, tells_text: bool = True
+    statement: DdlStatement,
+    names: Sequence[TableName] | None,
+    changed: RowsChanged,
+    *,
+    tells_text: bool = True,
+    moved_hint: str = MOVED_HINT,
 ) -> UnsupportedError:
     """The error for a statement whose changed rows the log does not tell, or in part.
 
@@ -83,12 +88,13 @@ def statement_error(
     Args:
         names: Tables of the reader that it concerns; None: any.
         tells_text: Whether the statement, which holds the values that it writes, is in the message.
+        moved_hint: What to do where rows moved.
     """
     text = shown(statement) if tells_text else _HIDDEN
     about = "any table" if names is None else ", ".join(map(str, names))
     if isinstance(changed, RowsMoved):
         return UnsupportedError(
-            "ROWS_NOT_LOGGED", f"{_place(statement)}: {about}: {changed.reason}: {text}", hint=MOVED_HINT
+            "ROWS_NOT_LOGGED", f"{_place(statement)}: {about}: {changed.reason}: {text}", hint=moved_hint
         )
     if statement.event_type == EventType.ANNOTATE_ROWS:
         return _replaced_rows_error(statement, about, text if statement.text else "the log has no texts of statements")

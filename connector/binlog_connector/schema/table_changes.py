@@ -151,6 +151,32 @@ class RowsMoved(RowsChanged):
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionExchanged(RowsMoved):
+    """EXCHANGE PARTITION: the rows of a partition, and all rows of another table of the same columns, change places.
+
+    Attributes:
+        partition: Its name.
+    """
+
+    partition: str = ""
+
+    @property
+    def table(self) -> TableName:
+        """The table that has the partition."""
+        return (self.names or ())[0]
+
+    @property
+    def other(self) -> TableName:
+        """The other one, which has no partitions."""
+        return (self.names or ())[1]
+
+    @property
+    def partition_emptied(self) -> PartitionsDropped:
+        """The same of the partition alone: its rows go."""
+        return PartitionsDropped((self.table,), self.reason, (self.partition,))
+
+
+@dataclass(frozen=True, slots=True)
 class EventsLost:
     """An INCIDENT event: the server made changes, of any table, that are not in the log."""
 
@@ -193,6 +219,7 @@ TableChange = (
     | DatabaseDropped
     | UnsupportedChange
     | PartitionsDropped
+    | PartitionExchanged
 )
 StatementChange = TableChange | RowsChanged | EventsLost
 """Effect of a statement on tables or rows: `StatementScope.changes`."""
@@ -271,7 +298,10 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
 
 def rows_moved(operation: CreateTable | AlterTable) -> Iterator[RowsMoved]:
     """Rows of a statement's tables that change without any row event."""
-    if operation.moves_rows:
+    if isinstance(operation, AlterTable) and operation.other_table is not None:
+        names = (operation.name, operation.other_table)
+        yield PartitionExchanged(names, operation.moves_rows, partition=operation.exchanged)
+    elif operation.moves_rows:
         yield RowsMoved(operation.names, operation.moves_rows)
 
 

@@ -7,9 +7,9 @@ that follow change n, the last one before them that is about their table, are st
 change step 2. Step 3n + 1 makes the table's columns fit for these rows, where no statement did. So statements about
 other tables do not cut a table's rows, and the steps of a table grow in log order.
 
-Tables that are linked by a RENAME are one `Component`: its steps are done one after the other, by their numbers. So
-are tables that are linked by foreign keys whose actions are done in the targets (`cascade_links`); their rows are cut
-at the statements about any of them.
+Tables that are linked by a RENAME or an EXCHANGE PARTITION are one `Component`: its steps are done one after the other,
+by their numbers. So are tables that are linked by foreign keys whose actions are done in the targets (`cascade_links`);
+their rows are cut at the statements about any of them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from binlog_connector.schema.stated_definitions import definition_operations, de
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
+    PartitionExchanged,
     RowsChanged,
     TableCreated,
     TableDropped,
@@ -49,7 +50,7 @@ from binlog_streaming.plan.table_spellings import named_changes, take_unclear_ke
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKeys
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
     from binlog_streaming.plan.job_state import TableSelection
     from binlog_streaming.plan.lost_cascades import LostCascade, RowGaps
@@ -131,7 +133,7 @@ def plan_batch(
     _admit(planning, admission, changes, carried, find_lost, on_error)
     if first is not None:
         _take_respelled(planning, DdlStatement(first, 0, ""))
-    _take_statements(planning, changes)
+    _take_statements(planning, changes, admission.exchanges)
     components = sorted(_components(planning), key=lambda component: component.name)
     change = replace(planning.state_change(), definitions=definitions_of(statements))
     return BatchPlan(tuple(components), end, change)
@@ -228,15 +230,20 @@ def _admit(
     planning.refusals = admission.refusals
 
 
-def _take_statements(planning: Planning, changes: Sequence[tuple[DdlStatement, list[AnyChange]]]) -> None:
+def _take_statements(
+    planning: Planning, changes: Sequence[tuple[DdlStatement, list[AnyChange]]], exchanges: Set[LogPlace]
+) -> None:
     # Statements about rows are no steps, and there may be millions: a table either stops at them, or lacks them.
     counted = (
         (change, statement)
         for statement, some in changes
         for change in some
-        if not isinstance(change, RowsChanged | EventsLost | SnapshotCancelled)
-        # Of chunks only the first one can be a step.
-        and not (isinstance(change, SnapshotChunk) and change.number)
+        if isinstance(change, PartitionExchanged)
+        or (
+            not isinstance(change, RowsChanged | EventsLost | SnapshotCancelled)
+            # Of chunks only the first one can be a step.
+            and not (isinstance(change, SnapshotChunk) and change.number)
+        )
     )
     numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
     for number, change, statement in numbered:
@@ -244,13 +251,13 @@ def _take_statements(planning: Planning, changes: Sequence[tuple[DdlStatement, l
         place = statement.place
         names = tuple(name for name in _tables_of(planning, change) if planning.takes_part(name, place))
         step = planning.snapshots.step_of(change, place)
-        if not names or step is None:
+        if not names or step is None or (isinstance(change, PartitionExchanged) and place not in exchanges):
             continue
         later = [other for _, other, of in numbered[number:] if of is statement and isinstance(other, TableRenamed)]
         planning.changes.append(
             ChangeStep(STEPS_PER_CHANGE * number, step, statement, names, frozenset(other.new for other in later))
         )
-        if isinstance(change, TableRenamed):
+        if isinstance(change, TableRenamed | PartitionExchanged):
             planning.links += [(names[0], other) for other in names[1:]]
 
 

@@ -20,10 +20,11 @@ from binlog_connector.schema.snapshot_marks import (
     SnapshotEnded,
     TableProved,
 )
-from binlog_connector.schema.statement_rows import events_lost_error, statement_error
+from binlog_connector.schema.statement_rows import MOVED_HINT, events_lost_error, statement_error
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
+    PartitionExchanged,
     PartitionsDropped,
     RowsChanged,
     TableCreated,
@@ -35,7 +36,7 @@ from binlog_format.errors import BinlogError, SchemaError, TableError
 from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.lost_cascades import RowGaps
 from binlog_streaming.plan.snapshots import snapshot_command
-from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
+from binlog_streaming.settings import Begin, Deletes, Mode, OnCascade, OnPartitionDrop, OnRowStatement, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.lost_cascades import LostCascade
     from binlog_streaming.plan.snapshots import Snapshots
 
+_EXCHANGE_HINT = (
+    'on_partition_drop = "apply" for both tables exchanges the rows of their targets where only one side has rows; see '
+    f"docs/completeness.md, Partitions that are exchanged. {MOVED_HINT}"
+)
 _NAMED_MAX = 10
 """Tables that an error names."""
 
@@ -83,6 +88,7 @@ class TableChecks:
         assumed: Tables that count as complete because the log begins with the server's first transaction: nothing in it
             created or emptied them. A server that is older than its log has such a log, too.
         gaps: Where tables have not all their rows.
+        exchanges: Places of statements that exchange rows of targets, as the server exchanged those of the tables.
     """
 
     job_state: JobState
@@ -94,6 +100,7 @@ class TableChecks:
     refusals: dict[TableName, Refusal] = field(default_factory=dict)
     assumed: set[TableName] = field(default_factory=set)
     gaps: RowGaps = field(init=False)
+    exchanges: set[LogPlace] = field(default_factory=set)
     _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
     _ignoring: set[TableName] = field(default_factory=set)
@@ -110,7 +117,9 @@ class TableChecks:
     def take(self, statement: DdlStatement, changes: Sequence[StatementChange | SnapshotChange]) -> None:
         """The next statement, or mark of a snapshot, and what it does to tables."""
         for change in changes:
-            if isinstance(change, RowsChanged):
+            if isinstance(change, PartitionExchanged) and self._can_exchange(change):
+                self.exchanges.add(statement.place)
+            elif isinstance(change, RowsChanged):
                 self._take_rows_changed(statement, change)
             elif isinstance(change, EventsLost):
                 if self.fail_on_data_loss:
@@ -187,12 +196,15 @@ class TableChecks:
         Such a table has nothing of the batch, not even what came before the place where it is refused: its name may be
         another table's there.
         """
-        renames = [(of, change) for of, some in changes for change in some if isinstance(change, TableRenamed)]
+        moves = [(of, it) for of, some in changes for it in some if isinstance(it, TableRenamed | PartitionExchanged)]
         count = -1
         while count != len(self.refusals):
             count = len(self.refusals)
-            for statement, change in renames:
-                self._refuse_heir(statement, change)
+            for statement, change in moves:
+                if isinstance(change, TableRenamed):
+                    self._refuse_heir(statement, change)
+                elif statement.place in self.exchanges and not self.refusals.keys().isdisjoint(change.names or ()):
+                    self._take_rows_changed(statement, change)
             self.refuse_children(links)
 
     def _refuse_heir(self, statement: DdlStatement, change: TableRenamed) -> None:
@@ -303,6 +315,20 @@ class TableChecks:
             return None
         return Refusal(place, gtid, _renamed_after_stop(change, stopped.position, stopped.reason))
 
+    def _can_exchange(self, change: PartitionExchanged) -> bool:
+        """True if the targets of both tables hold the rows that the server's tables have, and no others."""
+        tables = [self.find(name) for name in (change.table, change.other)]
+        modes = {None if table is None else table.rule.modes for table in tables}
+        return len(modes) == 1 and all(table is not None and self._equals_source(table) for table in tables)
+
+    def _equals_source(self, table: SelectedTable) -> bool:
+        name, rule = table.name, table.rule
+        has_all = self._is_complete(name) is True and self.snapshots.is_live(name) and name not in self.snapshots.tables
+        applies = (rule.on_truncate, rule.on_partition_drop) == (OnStatement.APPLY, OnPartitionDrop.APPLY)
+        fails = rule.on_statement is OnRowStatement.FAIL and rule.deletes is Deletes.REMOVE
+        is_own = not table.is_aside and name not in self.refusals
+        return has_all and applies and fails and is_own and Mode.CHANGELOG not in rule.modes
+
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = (
             self.known()
@@ -323,7 +349,8 @@ class TableChecks:
         self._let_lack([table.name for table in tables])
         for name in failing:
             about = None if changed.names is None else failing
-            error = statement_error(statement, about, changed, tells_text=self.tells_texts)
+            hint = _EXCHANGE_HINT if isinstance(changed, PartitionExchanged) else MOVED_HINT
+            error = statement_error(statement, about, changed, tells_text=self.tells_texts, moved_hint=hint)
             self.refusals.setdefault(name, Refusal(place, statement.gtid, error))
 
     def _let_lack(self, names: Sequence[TableName]) -> None:

@@ -71,7 +71,8 @@ TABLES = (
         "Effect of DROP PARTITION, TRUNCATE PARTITION, and REORGANIZE PARTITION of LIST with fewer values, of the "
         "source table: fail (the job stops before them), "
         "keep (the rows stay in the targets), or apply (they are deleted from a mirror, versions end; the bounds of "
-        "the partitions come from the log's CREATE TABLE or from schemaFile).",
+        "the partitions come from the log's CREATE TABLE or from schemaFile). With "
+        "apply, EXCHANGE PARTITION with an empty side is done as well.",
     ),
     Setting(
         "unknown_values",

@@ -36,14 +36,7 @@ from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.existing_values import adopt_keys, check_of_added
 from binlog_streaming.tables.statements.log_facts import LogFacts
-from binlog_streaming.tables.statements.renames import (
-    begun_empty,
-    origin_of,
-    records_before_commit,
-    renamed_away,
-    replaced_by_rename,
-)
-from binlog_streaming.tables.statements.snapshot_work import step_work
+from binlog_streaming.tables.statements.step_work import StepWork
 from binlog_streaming.tables.statements.target_alteration import fit_columns
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
 from binlog_streaming.tables.step_rows import StepRows, agreed_types, lacks_types, recorded_by, recorded_of
@@ -59,7 +52,6 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import StepDivision
     from binlog_streaming.tables.rows_step import PreparedRows
-    from binlog_streaming.tables.statements.work import Work
 
 
 def apply_component(
@@ -120,6 +112,7 @@ class _ComponentRun:
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         self._rows = StepRows(component, log, run.decoding, self._types)
+        self._statements = StepWork(component.tables, self._target, self._commit_id)
         self._watch = EvidenceWatch(run.evidence, run.watched, run.compares_all)
 
     def progress(self) -> list[TableProgress]:
@@ -135,12 +128,9 @@ class _ComponentRun:
             self._apply_linked_rows(step)
             return
         self._reached = step.place, step.statement.gtid
-        # Of a RENAME the new table first: it gets what the old one holds.
-        for name in reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables:
-            if name not in self._component.tables:
-                continue  # a statement about several tables is a step of each of their components
-            for mode in self._component.tables[name].rule.modes:
-                self._apply_change(step, self._component.tables[name], mode)
+        for table, mode in self._statements.targets(step):
+            self._apply_change(step, table, mode)
+        for name in step.tables:
             self._rows.layouts.pop(name, None)  # the statement may have changed it
 
     def check_targets(self) -> None:
@@ -292,15 +282,12 @@ class _ComponentRun:
             is_done = target.is_done(commit_id)
             applied = target.applied(commit_id) if is_done else None
             is_last = applied is not None and applied.place == commit_id.place
-            if is_done and (not is_last or self._has_recorded(context, commit_id)):
+            if is_done and (not is_last or self._statements.has_recorded(context, commit_id)):
                 tally.count_step(Outcome.REPEATED)
                 return 0
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
-            if isinstance(change, TableRenamed):
-                work = self._rename_work(context, change, target)
-            else:
-                work = step_work(context, target)
+            work = self._statements.work(context, target)
             types = self._run.recorded(table.name, target, lambda held: recorded_by(held, change))
             if work is None:
                 if types and target.properties() is not None:
@@ -320,30 +307,6 @@ class _ComponentRun:
             return int(commits)
 
         self._with_target(table, mode, write)
-
-    def _rename_work(self, context: StatementContext, change: TableRenamed, target: Target) -> Work | None:
-        if context.table.name == change.old:
-            return renamed_away(context, target, change)
-        origin = origin_of(context, change, self._component.tables.get(change.old))
-        if origin is None:
-            return begun_empty(context, target)
-        source = self._target(origin.table, origin.mode)
-        held = held_keys(source.properties() or {})
-        source.check_owner(self._commit_id(origin.table, origin.mode, context.step.number, None, held))
-        return replaced_by_rename(context, target, source, origin)
-
-    def _has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:
-        # Whether after an existing commit nothing is left to record.
-        change = context.step.change
-        if not isinstance(change, TableRenamed) or context.table.name == change.old:
-            return False
-        origin = origin_of(context, change, self._component.tables.get(change.old))
-        source = None if origin is None else self._target(origin.table, origin.mode)
-        if source is None or records_before_commit(origin, source):
-            return True
-        # What becomes of the old name's target comes later, so then it has been recorded.
-        applied = source.applied(commit_id)
-        return applied is not None and applied.place >= commit_id.place
 
     def _target(self, table: SelectedTable, mode: Mode) -> Target:
         return self._open_targets.get(table.uri(self._run.sink.directory, mode))

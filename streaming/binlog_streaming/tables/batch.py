@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_connector.crash_points import reached
 from binlog_connector.log_definitions import SchemaFile
-from binlog_connector.schema.table_changes import PartitionsDropped, TableCreated
+from binlog_connector.schema.table_changes import PartitionExchanged, PartitionsDropped, TableCreated
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, TableError
@@ -221,7 +221,9 @@ def component_result(
 
 
 def _asks_definitions(change: object) -> bool:
-    return isinstance(change, PartitionsDropped) or (isinstance(change, TableCreated) and change.like is not None)
+    return isinstance(change, PartitionsDropped | PartitionExchanged) or (
+        isinstance(change, TableCreated) and change.like is not None
+    )
 
 
 def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:

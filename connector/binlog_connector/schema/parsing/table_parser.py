@@ -236,7 +236,7 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: StatementSess
         _expect(reader, "TABLE")
         other = table_name(reader, session)
         moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
-        alter = replace(alter, other_table=other, moves_rows=moves)
+        alter = replace(alter, other_table=other, exchanged=partition, moves_rows=moves)
     elif reader.at_any("ENGINE", "SEQUENCE"):
         engine = _engine(reader, alter.engine)
         alter = replace(alter, engine=engine, moves_rows=alter.moves_rows or engine_moves_rows(engine))

@@ -43,7 +43,7 @@ OnPartitionDropOption = Annotated[
     OnPartitionDrop,
     typer.Option(
         help="Effect of DROP PARTITION and TRUNCATE PARTITION. keep: the rows stay in the tables. "
-        "apply: they are deleted, if the rows of the partitions can be computed."
+        "apply: they are deleted, and go along with EXCHANGE PARTITION, if the rows of the partitions can be computed."
     ),
 ]
 BeginOption = Annotated[

@@ -38,16 +38,9 @@ from binlog_streaming.lake.evolution import (
 )
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
-from binlog_streaming.modes.mode_columns import (
-    DELETED,
-    IS_CURRENT,
-    VALID_FROM,
-    VERSION_POSITION,
-    mode_schema,
-    place_text,
-)
+from binlog_streaming.modes.mode_columns import DELETED, mode_schema
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
-from binlog_streaming.tables.statements.row_retention import ended, has_rows, live_rows, living, time_scalar
+from binlog_streaming.tables.statements.row_retention import ended, has_rows, live_rows, living, new_row_values
 from binlog_streaming.tables.statements.target_alteration import dropped_columns
 from binlog_streaming.tables.statements.work import Work, begun_anew, held_keys
 
@@ -171,7 +164,8 @@ class _GhostRows:
     def read(
         cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
     ) -> _GhostRows:
-        own = _own_values(context, columns.schema)
+        statement = context.step.statement
+        own = new_row_values(context.mode, statement.commit_time, statement.place, columns.schema)
         live = folded_names(columns.live)
         names = [name for name in ghost.schema.names if folded_name(name) in live]
         batches = [with_values(cast_to_schema(batch.select(names), columns.schema), own) for batch in ghost]
@@ -229,18 +223,6 @@ class _GhostRows:
             places, ghosts = places[same], ghosts[same]
         taken[places] = ghosts
         return taken
-
-
-def _own_values(context: StatementContext, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    # What new rows hold in the mode's columns; the others are null.
-    statement = context.step.statement
-    if context.mode is not Mode.SCD2:
-        return {DELETED: pa.scalar(False)}
-    return {
-        VALID_FROM: time_scalar(statement.commit_time, schema.field(VALID_FROM).type),
-        IS_CURRENT: pa.scalar(True),
-        VERSION_POSITION: pa.scalar(place_text(*statement.place)),
-    }
 
 
 @dataclass(frozen=True, slots=True)

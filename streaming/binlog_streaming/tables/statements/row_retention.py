@@ -8,13 +8,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.lake.evolution import cast_to_schema, fitting, modified, with_identity, with_values
-from binlog_streaming.modes.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
+from binlog_streaming.modes.mode_columns import (
+    DELETED,
+    DELETED_AT,
+    IS_CURRENT,
+    VALID_FROM,
+    VALID_TO,
+    VERSION_POSITION,
+    mode_schema,
+    place_text,
+)
 from binlog_streaming.settings import Deletes, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.batch_plan import LogPlace
 
 _MICROS = 1_000_000
 
@@ -55,6 +65,22 @@ def live_rows(target: Target, mode: Mode, deletes: Deletes) -> pa.RecordBatchRea
 def time_scalar(commit_time: int, kind: pa.DataType) -> pa.Scalar:
     """A commit time, seconds since 1970 UTC, as a target has it."""
     return pa.scalar(commit_time * _MICROS, pa.int64()).cast(kind)
+
+
+def new_row_values(mode: Mode, commit_time: int, place: LogPlace, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Values of the mode's columns in rows that a statement brings, but for null.
+
+    Args:
+        place: Of the statement.
+        schema: Of the target.
+    """
+    if mode is not Mode.SCD2:
+        return {DELETED: pa.scalar(False)}
+    return {
+        VALID_FROM: time_scalar(commit_time, schema.field(VALID_FROM).type),
+        IS_CURRENT: pa.scalar(True),
+        VERSION_POSITION: pa.scalar(place_text(*place)),
+    }
 
 
 def ended(rows: pa.RecordBatch, mode: Mode, commit_time: int, goes: pa.BooleanArray) -> pa.RecordBatch:

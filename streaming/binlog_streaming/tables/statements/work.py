@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.rules.rules_on_tables import BoundRule
     from binlog_connector.schema.effects.column_facts import ColumnFacts
+    from binlog_connector.schema.partitions.rows import PartitionRows
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -139,10 +140,13 @@ class StatementContext:
         target.replace(rows, commit_id)
         return True
 
-    def remove_partitions(self, change: PartitionsDropped) -> CommitAction:
-        """The rows of some partitions go."""
+    def partition_rows(self, change: PartitionsDropped) -> PartitionRows:
+        """The rows of some partitions of the table when the statement begins, see `partition_rows`."""
         definition = self.facts.definition_before(change.name, self.step.statement)
-        partitions = partition_rows(definition, change, self.decoding.system_time_zone)
+        return partition_rows(definition, change, self.decoding.system_time_zone)
+
+    def removal_of(self, partitions: PartitionRows) -> CommitAction:
+        """The rows of some partitions go."""
 
         def commit(target: Target, commit_id: CommitId) -> bool:
             at = self.step.statement.commit_time
@@ -237,7 +241,7 @@ def _removal_of_partitions(
             hint='To go on, set on_partition_drop = "keep" (the rows stay in the target) or "apply" (they go from '
             "there, too) for this table and start the job again",
         )
-    return Work(context.remove_partitions(change), held_keys(properties))
+    return Work(context.removal_of(context.partition_rows(change)), held_keys(properties))
 
 
 def logged_removal(context: StatementContext, change_type: str) -> CommitAction:

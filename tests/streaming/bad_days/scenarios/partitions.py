@@ -52,6 +52,18 @@ APPLIED = tuple(
             BY_ID + "ALTER TABLE visits DROP PARTITION p2;\nINSERT INTO visits VALUES (12, 7);\n"
             "ALTER TABLE visits DROP PARTITION p3;",
         ),
+        (
+            "archived",
+            BY_ID + "CREATE TABLE old LIKE visits;\nALTER TABLE old REMOVE PARTITIONING;\n"
+            "ALTER TABLE visits EXCHANGE PARTITION p1 WITH TABLE old;\nUPDATE old SET n = 7 WHERE id = 9;\n"
+            "ALTER TABLE visits DROP PARTITION p1;\nINSERT INTO visits VALUES (1, 1);",
+        ),
+        (
+            "loaded",
+            BY_ID + "DELETE FROM visits WHERE id < 10;\nCREATE TABLE more (id INT PRIMARY KEY, n INT);\n"
+            "INSERT INTO more VALUES (3, 33), (4, 44);\nALTER TABLE visits EXCHANGE PARTITION p1 WITH TABLE more;\n"
+            "UPDATE visits SET n = 9 WHERE id = 3;\nINSERT INTO more VALUES (99, 1);",
+        ),
         ("one_that_does_not_exist", BY_ID + "ALTER TABLE visits DROP PARTITION IF EXISTS p9;"),
         (
             "one_added_later",

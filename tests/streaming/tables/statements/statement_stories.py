@@ -132,16 +132,36 @@ def gh_ost(log: ShopLog) -> None:
     log.insert(PRICED, (4, "d", 9))
 
 
+PARTITIONED = (
+    "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS "
+    "THAN (10), PARTITION p2 VALUES LESS THAN (20), PARTITION p3 VALUES LESS THAN MAXVALUE)"
+)
+
+
 def drop_partitions(log: ShopLog) -> None:
-    log.statement(
-        "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS "
-        "THAN (10), PARTITION p2 VALUES LESS THAN (20), PARTITION p3 VALUES LESS THAN MAXVALUE)"
-    )
+    log.statement(PARTITIONED)
     log.insert(ORDERS, (1, "a"), (10, "b"), (19, "c"), (20, "d"))
     log.statement("ALTER TABLE orders TRUNCATE PARTITION p2")
     log.insert(ORDERS, (10, "e"))
     log.statement("ALTER TABLE orders DROP PARTITION p1")
     log.insert(ORDERS, (2, "f"))
+
+
+def exchange_partitions(log: ShopLog) -> None:
+    """One goes to an archive, another one is loaded."""
+    items = wanted("items", ID, NAME)
+    log.statement(PARTITIONED)
+    log.insert(ORDERS, (1, "a"), (2, "b"), (10, "x"), (20, "d"))
+    log.delete(ORDERS, (10, "x"))
+    log.statement("CREATE TABLE items LIKE orders")
+    log.statement("ALTER TABLE items REMOVE PARTITIONING")
+    log.statement("ALTER TABLE orders EXCHANGE PARTITION p1 WITH TABLE items")
+    log.update(items, ((1, "a"), (11, "e")))
+    log.insert(ORDERS, (3, "c"))
+    log.delete(items, (2, "b"))
+    log.statement("ALTER TABLE orders EXCHANGE PARTITION p2 WITH TABLE items")
+    log.insert(items, (4, "f"))
+    log.update(ORDERS, ((11, "e"), (11, "g")))
 
 
 STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
@@ -158,6 +178,10 @@ STORIES: dict[str, tuple[Story, dict[str, list[tuple[object, ...]]]]] = {
     "truncate": (truncate, {"orders": [(2, "c")]}),
     "drop and create": (drop_and_create, {"orders": [(1, 9)]}),
     "drop partitions": (drop_partitions, {"orders": [(10, "e"), (2, "f"), (20, "d")]}),
+    "exchange partitions": (
+        exchange_partitions,
+        {"orders": [(11, "g"), (20, "d"), (3, "c")], "items": [(4, "f")]},
+    ),
     "swap": (swap, {"orders": [(7, 70), (8, 80)], "items": [(1, "a"), (2, "b")]}),
     "gh-ost": (gh_ost, {"orders": [(1, "a", 5), (2, "b", 5), (3, "c", 5), (4, "d", 9)]}),
 }
