@@ -133,7 +133,7 @@ def _without_comments(reading: list[Operation] | NotParsed) -> list[Operation]:
 def _of_two_texts(text: str, other: str, session: StatementSession) -> NotParsed:
     reason = "its letters may be UTF-8, too: the log does not record the character set that a text was prepared in"
     if other.count(NOT_HELD) > text.count(NOT_HELD):
-        reason = "it has letters that the character set of the session's collation_connection lacks"
+        reason = "it has letters that a character set of its session lacks (client or collation_connection)"
     readings = [_not_parsed(read_text, DdlSyntaxError(reason, 0), session) for read_text in (text, other)]
     names = tuple(dict.fromkeys(name for reading in readings for name in reading.names))
     return NotParsed(names, readings[0].reason)

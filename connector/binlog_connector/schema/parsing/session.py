@@ -233,7 +233,8 @@ def other_text(content: bytes, text: str, status: QueryStatus) -> str | None:
     try:
         other = content.decode()
     except UnicodeDecodeError:
-        return None
+        # Bytes that are no text, of a statement that was prepared from a binary string.
+        other = text.replace("\ufffd", NOT_HELD)
     return None if other == text else other
 
 

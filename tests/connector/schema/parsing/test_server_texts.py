@@ -128,7 +128,18 @@ def test_literals_that_the_server_converts_are_named_where_letters_get_lost(
     (operation,) = ddl_operations(statement)
     assert isinstance(operation, AlterTable if is_clear else NotParsed)
     if isinstance(operation, NotParsed):
-        assert "letters that the character set of the session's collation_connection lacks" in operation.reason
+        assert "letters that a character set of its session lacks (client or collation_connection)" in operation.reason
+
+
+def test_bytes_that_are_no_text_are_named_where_they_matter() -> None:
+    """Live on MySQL 5.7: `PREPARE s FROM CONCAT('CREATE TABLE `', CHAR(131), '` ...')` makes the table `?`."""
+    event = encode_query("CREATE TABLE `@` (a INT)", Origin(17, 3), QueryContext(database="shop")).replace(
+        b"@", b"\x83"
+    )
+    (statement,) = ddl_statements(block_of(event))
+    (operation,) = ddl_operations(statement)
+    assert isinstance(operation, NotParsed)
+    assert "shop.?" in map(str, operation.names)
 
 
 def test_quotes_of_names_are_letters_in_swe7() -> None:
