@@ -523,6 +523,7 @@ def test_digits_of_a_second_that_a_column_lacks_are_cut_or_rounded(declaration: 
         ("VARCHAR(36) DEFAULT UUID()", "an expression"),
         ("INT DEFAULT NEXTVAL(s)", "an expression"),
         ("INT AUTO_INCREMENT UNIQUE", "AUTO_INCREMENT"),
+        ("SERIAL DEFAULT NULL", "AUTO_INCREMENT"),
         ("INT AS (a * 2)", "a generated column"),
         ("TIMESTAMP", "a TIMESTAMP without a default, and explicit_defaults_for_timestamp is not ON"),
         ("TINYINT DEFAULT 400", "a number that the column does not hold"),

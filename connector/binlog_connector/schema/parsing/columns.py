@@ -235,10 +235,10 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
         return replace(spec, json_check=spec.json_check or _is_json_check(check, spec.name))
     if reader.accept("REFERENCES"):
         return replace(spec, reference=replace(parse_reference(reader, session, "", (spec.name,)), inline=True))
-    if word == "DEFAULT":
-        reader.take()
+    if reader.accept("DEFAULT"):
         default, words = parse_default(reader, session)
-        return replace(spec, default=default, expression=words)
+        # A column that is numbered stays so: servers take DEFAULT NULL for it, and nothing else.
+        return spec if spec.default == AUTO_INCREMENT else replace(spec, default=default, expression=words)
     reader.take()
     if word == "COMMENT":
         reader.accept_symbol("=")
