@@ -220,12 +220,16 @@ def decode_statement(text: bytes, charset: str | None) -> str:
         return text.decode("utf-8", "replace")
 
 
+_LETTERS_FOR_QUOTES = "swe7"
+"""Character set of clients in which some bytes of ASCII, the quote of names among them, are other letters."""
 NOT_HELD = "?"
 """Stands for a letter that a character set lacks."""
 
 
 def other_text(content: bytes, text: str, status: QueryStatus) -> str | None:
     """Another text that a statement may be; see `DdlStatement`. *text*: its *content* in the client's charset."""
+    if content.isascii() and status.client_charset != _LETTERS_FOR_QUOTES:
+        return None
     connection = status.connection_charset
     is_converted = connection != status.client_charset and ("'" in text or '"' in text)
     if connection is not None and is_converted and not can_hold(text, connection):
