@@ -156,7 +156,7 @@ class AlterTable:
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
         other_table: EXCHANGE PARTITION ... WITH TABLE this one.
-        exchanged: Name of the partition that it exchanges.
+        moved_partition: EXCHANGE PARTITION, CONVERT PARTITION: the partition whose rows go to the other table.
         partitions: What it does to partitions; None: nothing.
         moves_rows: Why rows come or go that the log does not name, in a few words; empty: they do not.
         period: ADD PERIOD FOR, of application time.
@@ -186,7 +186,7 @@ class AlterTable:
     partition_to: TableName | None = None
     table_to_partition: TableName | None = None
     other_table: TableName | None = None
-    exchanged: str = ""
+    moved_partition: str = ""
     partitions: PartitionChange | None = None
     moves_rows: str = ""
     period: Period | None = None

@@ -154,6 +154,8 @@ class RowsMoved(RowsChanged):
 class PartitionExchanged(RowsMoved):
     """EXCHANGE PARTITION: the rows of a partition, and all rows of another table of the same columns, change places.
 
+    CONVERT PARTITION ... TO TABLE is one with a new table.
+
     Attributes:
         partition: Its name.
     """
@@ -289,6 +291,8 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
     else:
         if altered:
             yield altered
+    if alter.partition_to is not None:
+        yield TableCreated(alter.partition_to, None, like=alter.name)
     yield from rows_moved(alter)
     if alter.partitions is not None:
         yield from _emptied(alter.name, alter.partitions)
@@ -298,9 +302,10 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
 
 def rows_moved(operation: CreateTable | AlterTable) -> Iterator[RowsMoved]:
     """Rows of a statement's tables that change without any row event."""
-    if isinstance(operation, AlterTable) and operation.other_table is not None:
-        names = (operation.name, operation.other_table)
-        yield PartitionExchanged(names, operation.moves_rows, partition=operation.exchanged)
+    other = (operation.other_table or operation.partition_to) if isinstance(operation, AlterTable) else None
+    if isinstance(operation, AlterTable) and other is not None:
+        names = (operation.name, other)
+        yield PartitionExchanged(names, operation.moves_rows, partition=operation.moved_partition)
     elif operation.moves_rows:
         yield RowsMoved(operation.names, operation.moves_rows)
 

@@ -236,7 +236,7 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: StatementSess
         _expect(reader, "TABLE")
         other = table_name(reader, session)
         moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
-        alter = replace(alter, other_table=other, exchanged=partition, moves_rows=moves)
+        alter = replace(alter, other_table=other, moved_partition=partition, moves_rows=moves)
     elif reader.at_any("ENGINE", "SEQUENCE"):
         engine = _engine(reader, alter.engine)
         alter = replace(alter, engine=engine, moves_rows=alter.moves_rows or engine_moves_rows(engine))
@@ -367,7 +367,8 @@ def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) 
         _expect(reader, "TABLE")
         table = table_name(reader, session)
         moves = f"CONVERT PARTITION {partition} TO TABLE {table} moves rows that the log does not name"
-        return replace(alter, partition_to=table, partitions=PartitionChange(removed=(partition,)), moves_rows=moves)
+        change = PartitionChange(removed=(partition,))
+        return replace(alter, partition_to=table, moved_partition=partition, partitions=change, moves_rows=moves)
     if reader.accept("TABLE"):
         table = table_name(reader, session)
         _expect(reader, "TO")

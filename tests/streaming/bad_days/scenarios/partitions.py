@@ -352,7 +352,9 @@ OTHERS = (
         rule=ONLY_ORDERS,
     ),
     Scenario(
-        "converted_to_a_table", BY_ID + "ALTER TABLE visits CONVERT PARTITION p1 TO TABLE first;", ANY, rule=APPLY
+        "converted_to_a_table",
+        BY_ID + "ALTER TABLE visits CONVERT PARTITION p1 TO TABLE first;\nUPDATE first SET n = 7 WHERE id = 9;",
+        rule=APPLY,
     ),
     Scenario(
         "converted_to_a_table_that_alone_is_selected",
