@@ -86,6 +86,10 @@ MARIADB_COLLATE_DEFAULT_SINCE = 10_09_00
 5.7, takes the database's character set."""
 MARIADB_REVERSED_COMMENTS_SINCE = 13_00_00
 """Text in `/*!!version ... */` is executed before that version."""
+MYSQL_EMPTY_TEXTS_WHOLE_UNTIL = 8_00_12
+"""TEXT(0) is TEXT, and BLOB(0) is BLOB, as they are for MariaDB. Seen on this and on 5.7.22."""
+MYSQL_EMPTY_TEXTS_SINCE = 9_07_00
+"""TEXT(0) is TINYTEXT, and BLOB(0) is TINYBLOB. Seen on 9.7.4; since when is not known."""
 MYSQL_WHOLE_DOUBLES_SINCE = 8_00_00
 """5.7 writes the double 1.0 of a document as `1`, as it writes the integer 1."""
 INLINE_KEYS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}

@@ -398,6 +398,26 @@ def test_a_number_of_zero_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("vendor", "version", "size", "is_known"),
+    [
+        (Vendor.MARIADB, None, "", True),
+        (Vendor.MYSQL, 5_07_22, "", True),
+        (Vendor.MYSQL, 8_00_12, "", True),
+        (Vendor.MYSQL, 8_00_13, "tiny", False),
+        (Vendor.MYSQL, 9_07_00, "tiny", True),
+        (None, None, "tiny", False),
+    ],
+)
+def test_text_of_no_length_is_the_smallest_of_new_servers_alone(
+    vendor: Vendor | None, version: int | None, size: str, *, is_known: bool
+) -> None:
+    session = StatementSession("shop", vendor=vendor, server_version=version)
+    catalog = after("CREATE TABLE t (a TEXT(0), b BLOB(0), c TEXT) CHARSET utf8mb4", session=session)
+    assert columns(catalog) == [f"a {size}text", f"b {size}blob", "c text"]
+    assert [column.knows("declared") for column in table(catalog).columns or ()] == [is_known, is_known, True]
+
+
+@pytest.mark.parametrize(
     "key", ["VECTOR (c)", "VECTOR KEY (c)", "VECTOR v (c)", "VECTOR `v` (`c`)", "VECTOR v (`c`) M=4"]
 )
 def test_a_key_of_vectors_is_no_column(key: str) -> None:

@@ -180,7 +180,7 @@ def _plain_change(
     how: Circumstances,
     sql_mode: int,
 ) -> ColumnChanged:
-    if not old.knows("declared"):
+    if not (old.knows("declared") and new.knows("declared")):
         return ColumnChanged(old, new, SAME if old == replace(new, name=old.name) else Unknown("its type is not known"))
     try:
         sides = column_side(before, old, how), column_side(after, new, how)

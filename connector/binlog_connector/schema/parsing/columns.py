@@ -53,7 +53,7 @@ _ALIASES = {
     "geomcollection": "geometrycollection",
     "long": "mediumtext",
 }
-_NATIONAL_TYPES = frozenset({"nchar", "nvarchar"})
+_NATIONAL_WORDS = frozenset({"national", "nchar", "nvarchar"})
 # MariaDB: `mariadb_schema.date` is that type whatever the session's mode is (sql/sql_schema.cc); what a server writes
 # in a mode that changes types has it.
 _TYPE_SCHEMAS = {"mariadb_schema": 0, "oracle_schema": MODE_ORACLE, "maxdb_schema": MODE_MAXDB}
@@ -159,12 +159,9 @@ def _parse_type(reader: TokenReader, name: str, session: StatementSession) -> Pa
         return ParsedColumn(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
     if word in ("bool", "boolean"):
         return ParsedColumn(name, "tinyint", (1,))
-    spec = ParsedColumn(name, word)
+    spec = ParsedColumn(name, word, charset=NATIONAL if word in _NATIONAL_WORDS else None)
     if word == "national":
         word = reader.name().lower()
-        spec = replace(spec, charset=NATIONAL)
-    elif word in _NATIONAL_TYPES:
-        spec = replace(spec, charset=NATIONAL)
     type_name = _two_words(reader, _ALIASES.get(word, word))
     if type_name in ("enum", "set"):
         return replace(spec, type=type_name, values=_values(reader.group()))
@@ -172,6 +169,9 @@ def _parse_type(reader: TokenReader, name: str, session: StatementSession) -> Pa
     type_name = _by_mode(word, type_name, numbers, session)
     if type_name == "float" and len(numbers) == 1:
         type_name, numbers = ("float" if numbers[0] <= _FLOAT_DIGITS_MAX else "double"), ()
+    if type_name in ("text", "blob") and numbers == (0,):
+        spec = spec if session.sizes_empty_texts is not None else replace(spec, unknown=frozenset(["declared"]))
+        numbers = () if session.sizes_empty_texts is False else numbers
     return replace(spec, type=type_name, numbers=numbers)
 
 
@@ -385,10 +385,9 @@ def _fitted(name: str, numbers: tuple[int, ...], charset: str | None) -> tuple[s
     wide = character_size(charset or BINARY)
     if name in ("text", "blob"):
         return sized_text(name, numbers[0] * wide), ()
-    if name in ("varchar", "varbinary") and numbers[0] * wide > _VARCHAR_BYTES_MAX:
-        return sized_text("text" if name == "varchar" else "blob", numbers[0] * wide), ()
-    if name in ("char", "binary") and numbers[0] > _CHAR_CHARACTERS_MAX:
-        return sized_text("text" if name == "char" else "blob", numbers[0] * wide), ()
+    too_long = name in ("varchar", "varbinary") and numbers[0] * wide > _VARCHAR_BYTES_MAX
+    if too_long or (name in ("char", "binary") and numbers[0] > _CHAR_CHARACTERS_MAX):
+        return sized_text("text" if "char" in name else "blob", numbers[0] * wide), ()
     return name, numbers
 
 

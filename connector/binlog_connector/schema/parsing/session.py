@@ -29,6 +29,8 @@ from binlog_format.vendor import (
     MARIADB_ORACLE_TYPES_SINCE,
     MARIADB_UTF8_BY_MODE_SINCE,
     MARIADB_WHOLE_LOCALTIME_SINCE,
+    MYSQL_EMPTY_TEXTS_SINCE,
+    MYSQL_EMPTY_TEXTS_WHOLE_UNTIL,
     Vendor,
 )
 
@@ -127,6 +129,16 @@ class StatementSession:
         if self.vendor is None or self.server_version is None:
             return False
         return self.server_version < CONVERSIONS_DONE_SINCE[self.vendor]
+
+    @property
+    def sizes_empty_texts(self) -> bool | None:
+        """True if TEXT(0) is the smallest text, as TEXT(1) is; False: it is TEXT; None: not known."""
+        if self.vendor is Vendor.MARIADB:
+            return False
+        version = self.server_version
+        if self.vendor is None or version is None or MYSQL_EMPTY_TEXTS_WHOLE_UNTIL < version < MYSQL_EMPTY_TEXTS_SINCE:
+            return None
+        return version >= MYSQL_EMPTY_TEXTS_SINCE
 
     def _is_mariadb_since(self, version: int) -> bool:
         return self.vendor is Vendor.MARIADB and (self.server_version or version) >= version
