@@ -161,7 +161,13 @@ class LineProcess(Generic[ReportType]):
         for line in self._process.stdout:
             if not line.endswith(b"\n"):
                 break  # cut off by a kill
-            self._listener(self._decoder.decode(line))
+            try:
+                report = self._decoder.decode(line)
+            except msgspec.DecodeError:  # Java writes warnings there, and why it does not start
+                with self._log_file.open("ab") as log:
+                    log.write(line)
+                continue
+            self._listener(report)
             self._has_reported = True
             self._first.set()
         self._first.set()

@@ -30,13 +30,6 @@ print('{"event": "batch", "batch_id": %d}' % process.pid, flush=True)
 time.sleep(600)
 """
 
-CUT_OFF = """
-import sys, time
-print('{"event": "batch", "batch_id": 1, "unknown": 7}')
-print('{"event": "ba', end="", flush=True)
-time.sleep(600)
-"""
-
 
 def job_like(program: str, folder: Path, reports: list[DemoJobReport]) -> LineProcess[DemoJobReport]:
     return LineProcess(
@@ -86,6 +79,21 @@ time.sleep(600)
     process = job_like(program, tmp_path, reports)
     process.wait_for_first_report()
     process.kill()
+    assert [report.batch_id for report in reports] == [1]
+
+
+def test_line_that_is_no_report_is_output_like_what_goes_to_standard_error(tmp_path: Path) -> None:
+    """Java writes to standard output why it does not start."""
+    reports: list[DemoJobReport] = []
+    failing = "print('Error occurred\\nerror: no module'); raise SystemExit(1)"
+    with (
+        job_like(failing, tmp_path, reports) as failed,
+        pytest.raises(DemoError, match="exit status 1: error: no module"),
+    ):
+        failed.wait_for_first_report()
+    warning = """print('warning'); print('{"event": "batch", "batch_id": 1}')"""
+    with job_like(warning, tmp_path, reports) as process:
+        process.wait()
     assert [report.batch_id for report in reports] == [1]
 
 
