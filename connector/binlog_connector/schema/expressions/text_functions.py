@@ -69,6 +69,8 @@ def _joined(separator: Operand, *operands: Operand) -> Operand:
     arrays = [operand.array.cast(pa.string()) for operand in found]
     if arrays[-1].null_count:
         raise NotComputedError("CONCAT_WS with NULL between texts")
+    # PyArrow leaves out rows in which all texts are null.
+    arrays[0] = pc.if_else(pc.is_null(pc.coalesce(*arrays[:-1])), "", arrays[0])
     array = pc.binary_join_element_wise(*arrays, null_handling="skip")
     return Operand(Kind.TEXT, array, unknown_of(found), charset=found[0].charset)
 

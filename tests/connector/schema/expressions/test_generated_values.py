@@ -132,6 +132,11 @@ def test_any_column_may_be_null() -> None:
     assert computed("ts IS NULL", "INT", ts=moments) == [0, "?"]  # it may be 0000-00-00
 
 
+def test_texts_that_are_all_null_join_to_an_empty_one() -> None:
+    first, second = pa.array(["a", None, None, "b"]), pa.array(["c", None, "d", None])
+    assert computed("CONCAT_WS(', ', v, w)", v=first, w=second) == ["a, c", "", "d", "b"]
+
+
 def test_null_that_may_be_a_zero_date_is_unknown() -> None:
     days = pa.array([0, None, None], pa.date32())
     assert computed("YEAR(d)", "INT", d=days) == [1970, "?", "?"]
