@@ -448,6 +448,10 @@ def test_quotes_are_read_as_the_session_reads_them() -> None:
         (r"VARCHAR(9) DEFAULT 'a\%\_\x\\'", r"a\%\_x" + "\\"),
         (r"ENUM('a\%') NOT NULL", r"a\%"),
         ("BIT DEFAULT b'1'", True),
+        # As MariaDB 10.11 and 11.8, and MySQL 5.7 and 9.7 hold them.
+        ("DECIMAL(30,0) DEFAULT 18446744073709551615e0", Decimal(18446744073709552000)),
+        ("BIGINT UNSIGNED DEFAULT 12345678901234567890.5e0", Decimal(12345678901234567168)),
+        ("VARBINARY(9) DEFAULT b'0000000001'", b"\0\x01"),
         ("BIT(9) NOT NULL DEFAULT 0x101", 257),
         ("YEAR DEFAULT '70'", 1970),
         ("CHAR(5) DEFAULT 'ab  '", "ab"),
@@ -621,6 +625,25 @@ def test_newer_mariadb_has_no_fraction_in_localtime(word: str) -> None:
     newer = added(f"DATETIME(3) DEFAULT {word}", server_version=110809, **session)
     assert newer.unknown == "CURRENT_TIMESTAMP without the fraction that the column has"
     assert str(added(f"DATETIME DEFAULT {word}", server_version=110809, **session).existing) == "2023-11-15 12:00:00"
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "BIT(64) DEFAULT 1e19",
+        "BIGINT DEFAULT x'000000000000000001'",
+        "DECIMAL(9,2) UNSIGNED DEFAULT (-3)",
+        "FLOAT UNSIGNED DEFAULT (-3)",
+    ],
+)
+def test_numbers_that_servers_cut_each_in_its_way_are_unknown(declaration: str) -> None:
+    assert added(declaration, vendor=Vendor.MYSQL).unknown
+
+
+def test_bytes_are_text_of_wide_characters_on_mysql() -> None:
+    for vendor, text in ((Vendor.MARIADB, "ab"), (Vendor.MYSQL, "\u6162")):
+        facts = added("VARCHAR(9) CHARACTER SET utf16 DEFAULT _binary'ab'", vendor=vendor)
+        assert facts.existing == pa.scalar(text)
 
 
 def test_values_are_as_the_reader_wants_them() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.parsing.lexer import MODE_HIGH_NOT_PRECEDENCE, MODE_ORACLE, Token, TokenKind, TokenReader
-from binlog_connector.schema.parsing.session import charset_name
+from binlog_connector.schema.parsing.session import BINARY, charset_name
 from binlog_format.events.charsets import decode_text
 from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
 from binlog_format.rows.json.json_document import key_order
@@ -143,7 +143,7 @@ def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
         return _typed(word, _texts(reader))
     if word.startswith("_") and following is TokenKind.STRING:
         text = _texts(reader)
-        return _introduced(charset_name(word[1:], session), text) if text else _text(text, session)
+        return _introduced(charset_name(word[1:], session), text, session.vendor) if text else _text(text, session)
     if word.startswith("_") and following is TokenKind.BYTES:
         reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
         return EXPRESSION
@@ -249,16 +249,19 @@ def _bytes(text: str, session: StatementSession) -> DeclaredDefault:
     digits = text.partition("'")[2].rstrip("'") if "'" in text else text[2:]
     kind = DefaultKind.BITS
     if "b" in text[:2].casefold():
-        digits = f"{int(digits or '0', 2):x}" if set(digits) <= {"0", "1"} else ""
+        size = 2 * -(-len(digits) // 8)  # with its leading zeros: b'0000000001' is two bytes
+        digits = f"{int(digits, 2):0{size}x}" if digits and set(digits) <= {"0", "1"} else ""
     elif "'" in text and session.vendor is not Vendor.MYSQL:
         kind = DefaultKind.BYTES
     return DeclaredDefault(kind, digits.zfill(len(digits) + len(digits) % 2).lower())
 
 
-def _introduced(charset: str, text: str) -> DeclaredDefault:
+def _introduced(charset: str, text: str, vendor: Vendor | None) -> DeclaredDefault:
     # The bytes of the statement are in this character set: of those that have ASCII, that much is plain.
     try:
         same = text.isascii() and decode_text(text.encode(), charset) == text
     except UnicodeDecodeError:
         return EXPRESSION
+    if same and charset == BINARY and vendor is not Vendor.MARIADB:
+        return DeclaredDefault(DefaultKind.BYTES, text.encode().hex())  # MySQL: also in a column of wide characters
     return DeclaredDefault(DefaultKind.TEXT, text) if same else EXPRESSION

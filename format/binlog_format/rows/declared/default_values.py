@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _TIMES = DATE_TYPES | DATETIME_TYPES | TIMESTAMP_TYPES | TIME_TYPES
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _SCALE_MAX = 30
+_BITS_DIGITS_MAX = 16
 _DIGITS = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _EMPTY_ADDRESSES = {"uuid": str(uuid.UUID(int=0)), "inet4": "0.0.0.0", "inet6": "::"}
 _UNSAID = "the log has no statement that sets its default"
@@ -163,16 +164,30 @@ def _implicit(column: Column) -> DeclaredDefault:
 
 def _number(default: DeclaredDefault) -> decimal.Decimal:
     if default.kind is DefaultKind.BITS:
+        if len(default.text) > _BITS_DIGITS_MAX:
+            raise UnknownValueError(
+                "more than 64 bits for a number"
+            )  # MySQL takes the largest number, MariaDB the last
         return decimal.Decimal(int(default.text or "0", 16))
     text = default.text.strip()
     if default.kind is DefaultKind.BYTES or _NUMBER.fullmatch(text) is None:
         raise UnknownValueError("no number")
-    return decimal.Decimal(text)
+    return decimal.Decimal(repr(float(text)) if _is_double(default) else text)
+
+
+def _is_double(default: DeclaredDefault) -> bool:
+    return default.kind is DefaultKind.NUMBER and "e" in default.text.casefold()
+
+
+def _with_sign(column: Column, number: decimal.Decimal) -> decimal.Decimal:
+    if column.unsigned and number < 0:
+        raise UnknownValueError("a number that the column does not hold")
+    return number
 
 
 def _rounded(default: DeclaredDefault, number: decimal.Decimal, unit: decimal.Decimal) -> decimal.Decimal:
     rounded = number.quantize(unit, context=_DIGITS)
-    if rounded != number and default.kind is DefaultKind.NUMBER and "e" in default.text.casefold():
+    if rounded != number and _is_double(default):
         raise UnknownValueError("a double that is rounded")  # up, down or to even, as the type of the column says
     return rounded
 
@@ -181,6 +196,8 @@ def _whole(default: DeclaredDefault, least: int, most: int) -> int:
     number = _number(default)
     if abs(number) > 1 << 65:
         raise UnknownValueError("a number that the column does not hold")
+    if _is_double(default):
+        number = decimal.Decimal(float(number))  # all its digits, where a DECIMAL gets those that are shown
     whole = int(_rounded(default, number, decimal.Decimal(1)))
     if not least <= whole <= most:
         raise UnknownValueError("a number that the column does not hold")
@@ -209,13 +226,13 @@ def _bits(column: Column, default: DeclaredDefault) -> int | bool:
     count = (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
     if default.kind in (DefaultKind.TEXT, DefaultKind.BYTES):
         raise UnknownValueError("a text for BIT")
-    number = _whole(default, 0, (1 << count) - 1)
+    number = _whole(default, 0, (1 << min(count, 63 if _is_double(default) else 64)) - 1)  # servers differ beyond
     return bool(number) if count == 1 else number
 
 
 def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
     precision, scale = column.metadata & 0xFF, column.metadata >> 8
-    number = _number(default)
+    number = _with_sign(column, _number(default))
     if abs(number) >= decimal.Decimal(10) ** (precision - scale):
         raise UnknownValueError("a number that the column does not hold")
     rounded = _rounded(default, number, decimal.Decimal(1).scaleb(-scale))
@@ -226,9 +243,9 @@ def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
 
 
 def _float(column: Column, default: DeclaredDefault) -> float:
-    value = float(_number(default))
+    value = float(_with_sign(column, _number(default)))
     if value == 0 and math.copysign(1, value) < 0:
-        if default.kind is not DefaultKind.NUMBER or "e" in default.text.casefold():
+        if default.kind is not DefaultKind.NUMBER or _is_double(default):
             raise UnknownValueError("a zero with a sign, which newer servers leave out")
         value = 0.0  # servers take -0.0 for a decimal number, which has no sign there
     _, numbers = split_declared(column.declared or "")
