@@ -25,7 +25,8 @@ GTID_EVENT_FLAGS = 0x08  # LOG_EVENT_SUPPRESS_USE_F, which the server sets in ev
 QUERY_STATUS_FLAGS = b"\x00" + (0x0100_0000).to_bytes(
     4, "little"
 )  # Q_FLAGS2_CODE: OPTION_EXPLICIT_DEF_TIMESTAMP, by default
-QUERY_STATUS_SQL_MODE = b"\x01" + (0x5420_0000).to_bytes(8, "little")  # Q_SQL_MODE_CODE: MariaDB's default
+QUERY_STATUS_SQL_MODE = b"\x01"  # Q_SQL_MODE_CODE
+DEFAULT_SQL_MODE = 0x5420_0000  # MariaDB's
 QUERY_STATUS_CATALOG = b"\x06\x03std"  # Q_CATALOG_NZ_CODE
 QUERY_STATUS_CHARSETS_STRUCT = struct.Struct(
     "<"

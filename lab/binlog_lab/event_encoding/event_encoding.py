@@ -34,6 +34,7 @@ from binlog_format.fragments.layout import (
 from binlog_lab.event_encoding.encoding_layout import (
     BODY_PREFIX_SIZES,
     CHECKSUM_STRUCT,
+    DEFAULT_SQL_MODE,
     EVENT_HEADER_TYPE_COUNT,
     FORMAT_DESCRIPTION_CHECKSUM_OFF,
     FORMAT_DESCRIPTION_STRUCT,
@@ -99,6 +100,7 @@ class QueryContext:
         connection_id: Of the connection; None: *collation_id*.
         xid: Number of the transaction, which DDL statements carry.
         error_code: That the statement ended with.
+        sql_mode: Of the session.
     """
 
     database: str = ""
@@ -107,6 +109,7 @@ class QueryContext:
     xid: int | None = None
     error_code: int = 0
     connection_id: int | None = None
+    sql_mode: int = DEFAULT_SQL_MODE
 
 
 def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, *, flags: int = 0) -> bytes:
@@ -117,6 +120,7 @@ def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, 
     status = (
         QUERY_STATUS_FLAGS
         + QUERY_STATUS_SQL_MODE
+        + context.sql_mode.to_bytes(8, "little")
         + QUERY_STATUS_CATALOG
         + QUERY_STATUS_CHARSETS_STRUCT.pack(QUERY_STATUS_CHARSETS_CODE, charset, connection, charset)
     )

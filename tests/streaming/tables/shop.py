@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.encoding_layout import DEFAULT_SQL_MODE
 from binlog_lab.event_encoding.event_encoding import (
     Origin,
     QueryContext,
@@ -111,10 +112,10 @@ class ShopLog:
         self._writer.commit(session, gtid, encode_gtid(gtid, SECOND))
         self._writer.checkpoint()
 
-    def statement(self, text: str, database: str = "shop") -> None:
+    def statement(self, text: str, database: str = "shop", *, sql_mode: int = DEFAULT_SQL_MODE) -> None:
         """One DDL statement."""
         gtid = self._next_gtid()
-        query = encode_query(text, ORIGIN, QueryContext(database))
+        query = encode_query(text, ORIGIN, QueryContext(database, sql_mode=sql_mode))
         self._writer.write_group(gtid, encode_gtid(gtid, SECOND, flags=DDL_FLAGS), [query])
         self._writer.checkpoint()
 

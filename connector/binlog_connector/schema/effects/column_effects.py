@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
-_PAD_CHAR = 1 << 31
+PAD_CHAR = 1 << 31
 _NUMBER_TEXT = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
@@ -186,7 +186,7 @@ def _plain_change(
         sides = column_side(before, old, how), column_side(after, new, how)
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
-    if sql_mode & _PAD_CHAR and sides[0].type_name == "char" != sides[1].type_name:
+    if sql_mode & PAD_CHAR and sides[0].type_name == "char" != sides[1].type_name:
         return ColumnChanged(old, new, Unknown("sql_mode has PAD_CHAR_TO_FULL_LENGTH: values get spaces at their end"))
     effect = _without_null(_compared_effect(*sides, how), *sides, how)
     effect = _of_number_texts(_numbered(effect, old, new, sql_mode), sides[0])

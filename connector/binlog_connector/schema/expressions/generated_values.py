@@ -111,6 +111,7 @@ class GeneratedValues:
         table: Its table.
         decoding: Of the values.
         moment: When the statement runs that computes them; None: they do not depend on it.
+        pads_char: `sql_mode` of that statement has PAD_CHAR_TO_FULL_LENGTH.
 
     Raises:
         NotComputedError: It is not known how, or of no column of the table.
@@ -121,6 +122,7 @@ class GeneratedValues:
     vendor: Vendor
     decoding: Decoding
     moment: Moment | None = None
+    pads_char: bool = False
 
     @cached_property
     def how(self) -> Circumstances:
@@ -193,6 +195,8 @@ class GeneratedValues:
         if WIDE_CHARSETS & {column.charset, self.column.charset}:
             raise NotComputedError("of texts in a character set of which old servers lose characters")
         side = self._side(column)
+        if self.pads_char and side.type_name == "char":
+            raise NotComputedError(f"of column {name}, to which PAD_CHAR_TO_FULL_LENGTH adds spaces")
         missing = true_mask(array.is_null())
         if doubtful is not None:
             missing &= doubtful

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
+from binlog_connector.schema.effects.column_effects import PAD_CHAR
 from binlog_connector.schema.effects.conversion import Same, Unknown
 from binlog_connector.schema.expressions.generated_values import GeneratedValues
 from binlog_connector.schema.expressions.operands import NotComputedError
@@ -281,8 +282,9 @@ class _Computation:
         column = next(column for column in self.after.columns or () if folded_name(column.name) == folded_name(name))
         statement = context.step.statement
         moment = None if column.generated else statement.moment  # what a generated column holds must not depend on it
+        pads_char = bool(statement.sql_mode & PAD_CHAR)
         generated = GeneratedValues(
-            replace(column, expression=words), self.after, statement.vendor, context.decoding, moment
+            replace(column, expression=words), self.after, statement.vendor, context.decoding, moment, pads_char
         )
         sources = {}
         for source in generated.sources:

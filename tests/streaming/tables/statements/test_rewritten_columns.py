@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_tables import BoundRule
+from binlog_connector.schema.effects.column_effects import PAD_CHAR
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.rows.decoding import Decoding
@@ -68,6 +69,16 @@ def test_new_column_is_not_computed_of_one_that_is_null_for_want_of_values(tmp_p
 
     with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\].*column n is new.*column double changes"):
         kept(tmp_path, story, TableRule(rewritten=Rewritten.NULL))
+
+
+def test_values_computed_of_padded_texts_are_named(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, code CHAR(5)) CHARSET latin1")
+        log.insert(wanted("orders", ID, ColumnSpec("code", "char(5)", nullable=True)), (1, "ab"))
+        log.statement("ALTER TABLE orders ADD g VARCHAR(9) AS (CONCAT(code, '|')) STORED", sql_mode=PAD_CHAR)
+
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\].*column g is new.*PAD_CHAR_TO_FULL_LENGTH adds spaces"):
+        kept(tmp_path, story)
 
 
 def test_values_computed_of_a_default_are_named_where_the_default_changes(tmp_path: Path) -> None:
