@@ -101,6 +101,8 @@ def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binar
     shown: Conversion | str | None = f"{before.upper()} to {new.type_name.upper()}"
     if before == numbers.BIT and new.type_name.endswith(("text", "blob")):
         return texts.bytes_effect(number_texts.bytes_of_bits(old), new, how)
+    if before in LABELS and is_binary and old.definition.charset in number_texts.WIDE_CHARSETS:
+        return texts.bytes_of_text_effect(old, new, how)  # of other character sets ASCII is known alone
     if before in NUMBERS:
         shown = number_texts.text_of_number(old)
     elif before in times.TIMES:
