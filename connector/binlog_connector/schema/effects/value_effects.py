@@ -33,6 +33,7 @@ from binlog_connector.schema.effects.conversion import (
     by_distinct,
     widened,
 )
+from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.rows.declared.declared_types import GEOMETRIES
 from binlog_format.rows.values.special_types import address_texts
 from binlog_format.vendor import MYSQL_WHOLE_DOUBLES_SINCE, Vendor
@@ -56,11 +57,8 @@ def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
     before, after = old.type_name, new.type_name
     if how.dates_are_texts and not {before, after}.isdisjoint(times.MOMENTS):
         return SAME if _is_equal(old, new) else Unknown("its dates are texts in targets (zeroDates = text)")
-    declared = {old.definition.declared, new.definition.declared}
-    if how.vendor is not Vendor.MYSQL and len(declared) > 1 and _YEAR_OF_TWO_DIGITS in declared:
-        return Unknown("servers read a YEAR(2) as two digits, the log has four")
-    if old.definition.compressed and texts.binary_or_text(new) is None:
-        return Unknown("how the server reads a COMPRESSED column")
+    if why := _unreadable(old, new, how):
+        return Unknown(why)
     kinds = texts.binary_or_text(old), texts.binary_or_text(new)
     if before in NUMBERS and after in NUMBERS:
         return numbers.number_effect(old, new, how)
@@ -79,6 +77,19 @@ def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect
     if kinds[0] is not None:
         return _out_of_text(old, new, how, is_binary=kinds[0] == "binary")
     return _out_of_other(old, new, how)
+
+
+def _unreadable(old: ColumnSide, new: ColumnSide, how: Circumstances) -> str:
+    """Reason why nobody but the server can read the values; empty: there is none."""
+    declared = {old.definition.declared, new.definition.declared}
+    if how.vendor is not Vendor.MYSQL and len(declared) > 1 and _YEAR_OF_TWO_DIGITS in declared:
+        return "servers read a YEAR(2) as two digits, the log has four"
+    if old.definition.compressed and texts.binary_or_text(new) is None:
+        return "how the server reads a COMPRESSED column"
+    are_bytes = texts.binary_or_text(old) == "binary" or old.definition.charset == BINARY
+    if are_bytes and new.definition.charset in number_texts.WIDE_CHARSETS and {old.type_name, new.type_name} & LABELS:
+        return f"several bytes become one character of {new.definition.charset}"
+    return ""
 
 
 def _is_equal(old: ColumnSide, new: ColumnSide) -> bool:

@@ -393,6 +393,21 @@ def test_mysql_reads_a_decimal_as_a_bigint_of_its_own_sign(vendor: Vendor, old: 
     assert values.array.to_pylist() == [greatest or wide, 7]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("VARBINARY(9)", "ENUM('a') CHARACTER SET utf32"),
+        ("BLOB", "SET('a') CHARACTER SET ucs2"),
+        ("ENUM('a') CHARACTER SET binary", "VARCHAR(9) CHARACTER SET utf16"),
+        ("SET('a') CHARACTER SET binary", "ENUM('a') CHARACTER SET ucs2"),
+    ],
+)
+def test_bytes_that_become_characters_of_several_bytes_are_not_converted(old: str, new: str) -> None:
+    """Live on both vendors: `12:00:00` is two characters of utf32, and none of its labels."""
+    assert isinstance(effect(old, new, LAX), Unknown)
+    assert isinstance(effect(old, new.partition(" CHAR")[0], LAX), Converted)
+
+
 @pytest.mark.parametrize(("old", "new"), [("YEAR(2)", "VARCHAR(9)"), ("YEAR(2)", "YEAR"), ("YEAR", "YEAR(2)")])
 def test_values_of_a_year_of_two_digits_are_not_converted(old: str, new: str) -> None:
     """SELECT on MariaDB shows two digits, and so do conversions; old versions of MySQL make it YEAR(4)."""
