@@ -86,9 +86,11 @@ def _unreadable(old: ColumnSide, new: ColumnSide, how: Circumstances) -> str:
         return "servers read a YEAR(2) as two digits, the log has four"
     if old.definition.compressed and texts.binary_or_text(new) is None:
         return "how the server reads a COMPRESSED column"
-    are_bytes = texts.binary_or_text(old) == "binary" or old.definition.charset == BINARY
-    if are_bytes and new.definition.charset in number_texts.WIDE_CHARSETS and {old.type_name, new.type_name} & LABELS:
-        return f"several bytes become one character of {new.definition.charset}"
+    before, after = old.definition.charset, new.definition.charset
+    into_wide = before == BINARY and after in number_texts.WIDE_CHARSETS and {old.type_name, new.type_name} & LABELS
+    out_of_wide = before in number_texts.WIDE_CHARSETS and after == BINARY and new.type_name in LABELS
+    if into_wide or out_of_wide:
+        return "labels are compared with bytes, of which a character has several"
     return ""
 
 

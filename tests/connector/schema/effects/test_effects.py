@@ -400,9 +400,11 @@ def test_mysql_reads_a_decimal_as_a_bigint_of_its_own_sign(vendor: Vendor, old: 
         ("BLOB", "SET('a') CHARACTER SET ucs2"),
         ("ENUM('a') CHARACTER SET binary", "VARCHAR(9) CHARACTER SET utf16"),
         ("SET('a') CHARACTER SET binary", "ENUM('a') CHARACTER SET ucs2"),
+        ("TEXT CHARACTER SET utf16le", "ENUM('b','a') CHARACTER SET binary"),
+        ("SET('b','a') CHARACTER SET ucs2", "SET('x','a') CHARACTER SET binary"),
     ],
 )
-def test_bytes_that_become_characters_of_several_bytes_are_not_converted(old: str, new: str) -> None:
+def test_labels_between_bytes_and_characters_of_several_bytes_are_not_converted(old: str, new: str) -> None:
     """Live on both vendors: `12:00:00` is two characters of utf32, and none of its labels."""
     assert isinstance(effect(old, new, LAX), Unknown)
     assert isinstance(effect(old, new.partition(" CHAR")[0], LAX), Converted)
