@@ -289,7 +289,7 @@ def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> 
 
 
 def _is_of_server(block: Block, event: np.void, text: bytes) -> bool:
-    """True if the server wrote a statement anew, with letters that are not ASCII.
+    """True if the text of a statement is the server's own, and has letters that are not ASCII.
 
     Of CREATE TABLE ... SELECT, and of LIKE a temporary table, the server logs a statement of its own, with the columns
     that it found. It is in UTF-8, whatever the client sends, and the event has the session's character sets all the
