@@ -129,13 +129,11 @@ def _chosen(definition: TableDefinition | None, change: PartitionsDropped) -> tu
 
 
 def loses_rows(definition: TableDefinition | None, change: PartitionsDropped) -> bool:
-    """False if each value of the partitions that go is one of those in their place: REORGANIZE, as a rule.
+    """True if a REORGANIZE PARTITION of LIST leaves out a value of the partitions that go.
 
     Raises:
         SchemaError: `PARTITION_BOUNDS`: see `partition_rows`.
     """
-    if not change.taken_by:
-        return True
     try:
         table, chosen = _chosen(definition, change)
         assert table.partitioning is not None, f"{table.name}: it has no partitions"

@@ -165,9 +165,8 @@ def _implicit(column: Column) -> DeclaredDefault:
 def _number(default: DeclaredDefault) -> decimal.Decimal:
     if default.kind is DefaultKind.BITS:
         if len(default.text) > _BITS_DIGITS_MAX:
-            raise UnknownValueError(
-                "more than 64 bits for a number"
-            )  # MySQL takes the largest number, MariaDB the last
+            # MySQL takes the largest number, MariaDB the last 64 bits.
+            raise UnknownValueError("more than 64 bits for a number")
         return decimal.Decimal(int(default.text or "0", 16))
     text = default.text.strip()
     if default.kind is DefaultKind.BYTES or _NUMBER.fullmatch(text) is None:

@@ -1,8 +1,8 @@
 """Effect of EXCHANGE PARTITION on one of its two targets: `exchange_work(change, here, there)`.
 
 The rows of a partition, and all rows of another table, change places. Two targets have no commit in common, so a job
-may be killed between the two. Where only one side has rows, as when a partition is archived or loaded, what is left to
-do can be told from the targets then. Where both have rows it cannot, and nothing is done.
+may be killed between the two. Where only one side has rows, as when a partition is archived or loaded, the targets
+show then what is left to do. Where both sides have rows, the targets do not show it: the statement is refused.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ class _Refusal(NamedTuple):
     context: StatementContext
 
     def error(self, why: str) -> UnsupportedError:
-        names = self.change.table, self.change.other
         moved = replace(self.change, reason=f"{self.change.reason}, and {why}")
-        return statement_error(self.context.step.statement, names, moved)
+        return statement_error(self.context.step.statement, moved.names, moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,7 @@ class StepWork:
             return self._renamed(context, change, target)
         if isinstance(change, PartitionExchanged):
             there = change.table if context.table.name == change.other else change.other
-            sides = (self._side(replace(context, table=self.tables[name])) for name in (context.table.name, there))
-            return exchange_work(change, *sides)
+            return exchange_work(change, self._side(context), self._side(replace(context, table=self.tables[there])))
         return _step_work(context, target)
 
     def has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from binlog_connector.rules.rules_on_tables import BoundRule
+    from binlog_connector.schema.definitions import TableDefinition
     from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_connector.schema.partitions.rows import PartitionRows
     from binlog_format.events.table_map import Column
@@ -140,10 +141,14 @@ class StatementContext:
         target.replace(rows, commit_id)
         return True
 
+    @property
+    def definition(self) -> TableDefinition | None:
+        """The definition of the table when the statement begins, see `LogFacts.definition_before`."""
+        return self.facts.definition_before(self.table.name, self.step.statement)
+
     def partition_rows(self, change: PartitionsDropped) -> PartitionRows:
         """The rows of some partitions of the table when the statement begins, see `partition_rows`."""
-        definition = self.facts.definition_before(change.name, self.step.statement)
-        return partition_rows(definition, change, self.decoding.system_time_zone)
+        return partition_rows(self.definition, change, self.decoding.system_time_zone)
 
     def removal_of(self, partitions: PartitionRows) -> CommitAction:
         """The rows of some partitions go."""
@@ -230,8 +235,7 @@ def _removal_of_partitions(
     context: StatementContext, change: PartitionsDropped, properties: Mapping[str, str]
 ) -> Work | None:
     wanted = context.table.rule.on_partition_drop
-    definition = context.facts.definition_before(change.name, context.step.statement)
-    if wanted is OnPartitionDrop.KEEP or not loses_rows(definition, change):
+    if wanted is OnPartitionDrop.KEEP or (change.taken_by and not loses_rows(context.definition, change)):
         return None
     if wanted is OnPartitionDrop.FAIL:
         raise TableError(
