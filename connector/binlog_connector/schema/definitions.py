@@ -255,15 +255,13 @@ class TableDefinition:
     @property
     def primary_key(self) -> tuple[str, ...]:
         """Names of its columns; empty without one."""
-        for key in self.keys:
-            if key.primary:
-                return tuple(part.column for part in key.parts)
-        return ()
+        parts = next((key.parts for key in self.keys if key.primary), ())
+        return tuple(part.column for part in parts)
 
     @property
     def is_key_open(self) -> bool:
-        """True if rows may have another key than `row_key`: its length decides, and the engine, which is not known."""
-        return not self.primary_key and any(map(self._may_be_hashed, self.keys))
+        """True if rows may have another key than `row_key`: what decides about a key is not all known."""
+        return not self.primary_key and any(self._may_be_hashed(key) or self._may_hold_null(key) for key in self.keys)
 
     @property
     def is_sequence(self) -> bool:
@@ -327,8 +325,7 @@ class TableDefinition:
         found: dict[str, ColumnDefinition] = {}
         waiting = [column]
         while waiting:
-            words = waiting.pop().expression
-            if not words:
+            if not (words := waiting.pop().expression):
                 return None
             for other in filter(None, (by_name.get(folded_name(word)) for word in words)):
                 if other.name not in found and other.generated is Generated.VIRTUAL:
@@ -374,6 +371,9 @@ class TableDefinition:
         # Where no statement names the engine, it is that of `default_storage_engine`, which no log has.
         is_longer = self.engine is None and self._size(key) > _LONGEST_SMALL_PAGE_KEY
         return self.is_hashed(key) or (is_longer and key.unique and not key.primary and bool(key.parts))
+
+    def _may_hold_null(self, key: KeyDefinition) -> bool:
+        return key.unique and not all(column.knows("nullable") for column in map(self._column, key.parts) if column)
 
     def _size(self, key: KeyDefinition) -> int:
         return sum(_key_size(self._column(part), part.length) for part in key.parts)

@@ -200,3 +200,10 @@ def test_declared_column_with_the_name_of_a_hash_is_shown() -> None:
     layout = TableLayout("shop", "t", (number,), (0,), "0" * 16, bytes(40), hidden=(taken,))
     assert [column.name for column in history.completed(layout, position(2)).columns] == ["id", "DB_ROW_HASH_1"]
     assert SchemaHistory().completed(layout, position(2)) == layout
+
+
+@pytest.mark.parametrize(
+    ("column", "is_open"), [("TIMESTAMP", True), ("TIMESTAMP NULL", False), ("TIMESTAMP NOT NULL", False)]
+)
+def test_key_of_a_timestamp_is_open_where_no_log_states_whether_it_takes_null(column: str, *, is_open: bool) -> None:
+    assert table(f"CREATE TABLE t (a INT NOT NULL UNIQUE, b {column}, UNIQUE (b))").is_key_open is is_open
