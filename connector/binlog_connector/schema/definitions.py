@@ -373,6 +373,7 @@ class TableDefinition:
         return self.is_hashed(key) or (is_longer and key.unique and not key.primary and bool(key.parts))
 
     def _may_hold_null(self, key: KeyDefinition) -> bool:
+        # Of a TIMESTAMP with neither NULL nor NOT NULL `explicit_defaults_for_timestamp` decides; few logs have that.
         return key.unique and not all(column.knows("nullable") for column in map(self._column, key.parts) if column)
 
     def _size(self, key: KeyDefinition) -> int:
