@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from binlog_lab.demo.servers.fetch import KAFKA
-from tests.faults.object_store import ObjectStore
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import ObjectStore, RestCatalog
 from tests.servers import mariadb_server_in
 
 REPO = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from tests.faults.http_service import HttpService
 
 if TYPE_CHECKING:
-    from tests.faults.rest_catalog import RestCatalog
+    from tests.faults.object_store import RestCatalog
 
 CLIENT, SECRET = "job", "Never-To-Be-Seen-1"
 TOKENS = "/oauth/tokens"

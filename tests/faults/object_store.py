@@ -1,4 +1,4 @@
-"""A real object store for tests: `ObjectStore` is an S3 server on this machine, `FaultyProxy` fails in front of it."""
+"""Real servers for tests of tables in S3: `ObjectStore`, `RestCatalog`; `FaultyProxy` fails in front of the store."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_lab.demo.failures import DemoError
-from binlog_lab.demo.servers import object_store as demo
+from binlog_lab.demo.servers import lake_servers as demo
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
+
 
 _PATIENCE_S = 300.0
 
@@ -115,3 +116,13 @@ def _request(client: socket.socket) -> tuple[bytes, bytes]:
     while len(body) < (int(match[1]) if match else 0):
         body += client.recv(1 << 16)
     return head + b"\r\n\r\n", body
+
+
+class RestCatalog(demo.RestCatalog):
+    """The demo's server; a test without one is skipped."""
+
+    def __init__(self, folder: Path, store: ObjectStore | None = None) -> None:
+        try:
+            super().__init__(folder, store)
+        except DemoError as error:
+            pytest.skip(str(error))

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from binlog_format.errors import BinlogError
 from binlog_lab.demo.proof.topics import read_topic
 from binlog_lab.demo.servers.kafka_broker import KafkaBroker
-from binlog_lab.demo.servers.object_store import BUCKET, ObjectStore
-from binlog_lab.demo.servers.rest_catalog import RestCatalog
+from binlog_lab.demo.servers.lake_servers import BUCKET, ObjectStore, RestCatalog
 from tests.faults.small_disk import fill, small_disk
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers import ServerKind

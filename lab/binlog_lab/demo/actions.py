@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from binlog_format.gtids.gtid import Gtid
-    from binlog_lab.demo.proof.table_state import ComparedTableState, Key
+    from binlog_lab.demo.proof.history import ComparedTableState, Key
     from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_lab.event_encoding.value_encoding import Value
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.demo.actions import BeginAction, CommitAction, Ddl, TransactionAction
 from binlog_lab.demo.proof.expected_rows import ExpectedTable, to_arrow
-from binlog_lab.demo.proof.history import ServerTableHistory
-from binlog_lab.demo.proof.table_state import ComparedTableState
+from binlog_lab.demo.proof.history import ComparedTableState, ServerTableHistory
 from binlog_lab.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES, ORDERS, TABLES, RowMaker
 
 if TYPE_CHECKING:

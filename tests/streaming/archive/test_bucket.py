@@ -16,7 +16,7 @@ from binlog_format import open_log
 from binlog_format.errors import StartError, StorageError
 from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import with_archive
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.archive.archiver import Archiver
 from tests.faults.cuts import Cut, CutOff
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

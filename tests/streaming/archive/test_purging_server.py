@@ -15,7 +15,7 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.formats.archive_directory import ArchiveDirectory
 from binlog_format.formats.directories import open_directory
 from binlog_format.source_file import with_archive
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.settings import load_job
 from tests.faults.object_store import ObjectStore
 from tests.program import PROGRAM

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 import pytest
 
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_lab.simulator.structured.program import LoggingProgram
 from tests.program import run_program
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_lab.demo import crash
-from binlog_lab.demo.crash import COMMITS_BEFORE, BatchKiller, is_done
+from binlog_lab.demo import job_run
+from binlog_lab.demo.job_run import COMMITS_BEFORE, BatchKiller, is_done
 from binlog_lab.demo.proof.targets import commits
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
 
@@ -68,7 +68,7 @@ def await_looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         looks[0] += 1
         return made
 
-    monkeypatch.setattr(crash, "commits", counted)
+    monkeypatch.setattr(job_run, "commits", counted)
 
     def wait() -> None:
         first = looks[0]

@@ -27,8 +27,7 @@ from binlog_lab.demo.servers.lake_servers import LakeServers
 from binlog_lab.demo.state import DemoMark, DemoMarkKind, Snapshot
 from binlog_lab.demo.view import DemoView, progress_line
 from binlog_streaming.settings import TableFormat, load_job
-from tests.faults.object_store import ObjectStore
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import ObjectStore, RestCatalog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.demo.alterations import ALTERATIONS
+from binlog_lab.demo.live_writer import Recorder
 from binlog_lab.demo.proof.topics import compare_topics, read_topic
-from binlog_lab.demo.recorder import Recorder
 from binlog_lab.demo.workload import Workload
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter

@@ -19,7 +19,7 @@ from binlog_connector.kafka.producer import CLAIM_HEADER, Messages
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, StorageError
 from binlog_format.position import Position
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.lake.folder_store import FolderStore

@@ -20,7 +20,7 @@ from binlog_connector.crash_points import watched
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.position import Position
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.modes.cascades import TIMES, RowChanges
 from binlog_streaming.settings import Sink

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, TableError
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.lake.delta import log as log_module
 from binlog_streaming.lake.delta import maintenance
 from binlog_streaming.lake.delta.target import DeltaTarget

@@ -19,14 +19,14 @@ pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
 
 from binlog_format.errors import BinlogError, OptionError, TableError
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.settings.text import job_text
 from binlog_streaming.tables.open_targets import OpenTargets
 from tests.faults.guarded_catalog import SECRET, GuardedCatalog
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import RestCatalog
 from tests.program import run_program
 from tests.streaming.tables.iceberg.test_catalogs import commit_id_of
 from tests.streaming.tables.jobs.test_job import job_for, run_once

@@ -22,7 +22,7 @@ from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from binlog_connector.crash_points import reached, watched
 from binlog_format.errors import OptionError, TableError
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
@@ -37,8 +37,7 @@ from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.batch_run import BatchVersions
 from tests.faults.cuts import Cut, CutAt
-from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import Fault, FaultyProxy, ObjectStore, RestCatalog
 from tests.faults.tcp_proxy import TcpProxy
 from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of

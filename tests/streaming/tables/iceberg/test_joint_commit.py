@@ -35,7 +35,7 @@ from binlog_streaming.tables import division
 from tests.chance import stride
 from tests.faults.cuts import Cut, DeadFrom
 from tests.faults.joint_catalog import PREFIX, Fault, JointCatalog
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import RestCatalog
 from tests.judge.running import LocalTasks
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.iceberg.order_log import (

@@ -26,7 +26,7 @@ from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat
 from binlog_streaming.tables.statements.row_retention import left_rows, retained_rows
 from binlog_streaming.tables.statements.target_alteration import TargetAlteration
 from tests.chance import seed
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import RestCatalog
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 
 if TYPE_CHECKING:

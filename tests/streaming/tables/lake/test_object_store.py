@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, StorageError, TableError
-from binlog_lab.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.job_state.checkpoint import read_checkpoint, require_places, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper

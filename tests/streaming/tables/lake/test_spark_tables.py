@@ -36,7 +36,7 @@ from binlog_streaming.settings import Json, Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.spark_session import PLANNING_ONLY, local_session
 from binlog_streaming.tables.open_targets import read_target_state
-from tests.faults.rest_catalog import RestCatalog
+from tests.faults.object_store import RestCatalog
 from tests.streaming.tables.delta.test_features import ARCHIVE
 from tests.streaming.tables.iceberg.iceberg_cases import upsert
 from tests.streaming.tables.iceberg.test_catalogs import upgrade
