@@ -21,8 +21,7 @@ from binlog_lab.innodb_writer.operations_layout import (
     U64_STRUCT,
     OperationCode,
 )
-from binlog_lab.innodb_writer.sessions import Cache
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Cache, Xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid import Gtid
     from binlog_lab.innodb_writer.server import BinlogWriter
-    from binlog_lab.innodb_writer.xa import Xid
+    from binlog_lab.innodb_writer.sessions import Xid
 
 GROUP_OPERATIONS = frozenset({OperationCode.COMMIT, OperationCode.RAW_COMMIT, OperationCode.XA_COMMIT})
 """Operations that end an event group."""

@@ -32,17 +32,23 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.header import read_header
 from binlog_format.innodb.layout import HEADER_SIZE, RecordKind
-from binlog_lab.innodb_writer.crash_recovery import recover
 from binlog_lab.innodb_writer.encoding import encode_compressed_ints
 from binlog_lab.innodb_writer.files import FileSet, find_files
 from binlog_lab.innodb_writer.forest import Node
 from binlog_lab.innodb_writer.gtid_state import WrittenGtidState
 from binlog_lab.innodb_writer.page_writer import PageWriter
-from binlog_lab.innodb_writer.recovery import LogEnd, find_end, repair
+from binlog_lab.innodb_writer.recovery import LogEnd, find_end, recover, repair
 from binlog_lab.innodb_writer.references import FileReferences
-from binlog_lab.innodb_writer.sessions import Cache, Sessions
+from binlog_lab.innodb_writer.sessions import (
+    Cache,
+    Prepared,
+    PreparedTransactions,
+    Sessions,
+    Xid,
+    complete_record,
+    prepare_record,
+)
 from binlog_lab.innodb_writer.transaction_cache import OobWriter, TransactionCache
-from binlog_lab.innodb_writer.xa import Prepared, PreparedTransactions, Xid, complete_record, prepare_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

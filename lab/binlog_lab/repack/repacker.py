@@ -36,7 +36,7 @@ from binlog_format.position import Place
 from binlog_lab.event_encoding.event_encoding import query_with_text
 from binlog_lab.event_encoding.gtid_events import XA_FLAGS, parse_gtid_event
 from binlog_lab.innodb_writer.server import BinlogWriter
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 from binlog_lab.repack.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_lab.repack.resume import Item, ItemKind, mismatch, read_tail
 

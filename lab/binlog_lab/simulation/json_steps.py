@@ -12,8 +12,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_lab.event_encoding.event_encoding import DDL_FLAGS, TRANSACTION_FLAGS, encode_gtid
 from binlog_lab.innodb_writer.operations import PlacedStep, WriterStep, bad_entry
 from binlog_lab.innodb_writer.operations_layout import OperationCode
-from binlog_lab.innodb_writer.sessions import Cache
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Cache, Xid
 from binlog_lab.simulation.json_events import Event, EventMakerLine, TableColumnLine, UInt32, UInt64
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from binlog_lab.event_encoding.event_encoding import (
 from binlog_lab.innodb_writer.files import find_files
 from binlog_lab.innodb_writer.options import RedoSync, WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 
 if TYPE_CHECKING:
     import random

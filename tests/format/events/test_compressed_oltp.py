@@ -14,8 +14,7 @@ from binlog_format import open_log
 from binlog_format.events.layout import EventType
 from binlog_format.views.table_index import TableIndex
 from binlog_format.views.tables import TablesView
-from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
-from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_payload
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:

@@ -18,8 +18,14 @@ from binlog_format.events.compression.compression_layout import COMPRESSED_MARK,
 from binlog_format.events.layout import EVENT_SIZE_MAX, EVENT_SIZE_OFFSET, EventType
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
-from binlog_lab.event_encoding.compression_encoding import compress_event, plain_head_size
-from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_event, encode_query
+from binlog_lab.event_encoding.event_encoding import (
+    Origin,
+    QueryContext,
+    compress_event,
+    encode_event,
+    encode_query,
+    plain_head_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,13 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.transactions.expansion import expanded
-from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
-from binlog_lab.event_encoding.event_encoding import Origin, encode_annotate_rows, encode_event
+from binlog_lab.event_encoding.event_encoding import (
+    Origin,
+    compress_event,
+    encode_annotate_rows,
+    encode_event,
+    encode_payload,
+)
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 from tests.without_compiler import printed_by
 

@@ -16,8 +16,7 @@ from binlog_format.events.compression.payload import Payload, find_payloads, pay
 from binlog_format.events.layout import EventType
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
-from binlog_lab.event_encoding.compression_encoding import encode_payload, packed
-from binlog_lab.event_encoding.event_encoding import Origin, encode_event
+from binlog_lab.event_encoding.event_encoding import Origin, encode_event, encode_payload, packed
 
 ORIGIN = Origin(1_700_000_000, 3)
 AT = Place("/log/bin.000007", byte=1234)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from binlog_format.events.layout import EventType
-from binlog_lab.event_encoding.compression_encoding import compress_event
-from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
+from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_fragments
 from tests.format.views.made_tables import works
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events import EventsView
 from binlog_format.views.table_index import TableIndex, TouchedTable
-from binlog_lab.event_encoding.compression_encoding import compress_event
-from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
+from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_fragments
 from binlog_lab.event_encoding.table_encoding import TableEncoder
 from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed

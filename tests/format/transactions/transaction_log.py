@@ -22,8 +22,15 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_format.position import Position
 from binlog_format.transactions.xa import XaId, XaKind, XaStep
 from binlog_format.views.changes import ChangesView
-from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
-from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_event, encode_query, encode_xid
+from binlog_lab.event_encoding.event_encoding import (
+    Origin,
+    QueryContext,
+    compress_event,
+    encode_event,
+    encode_payload,
+    encode_query,
+    encode_xid,
+)
 from binlog_lab.event_encoding.gtid_events import GtidEvent, encode_gtid_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.corpus import SERVER_CASES

@@ -24,8 +24,7 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.table_index import TableIndex, TouchedTable
-from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
-from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_payload
 from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
 from tests.format.views.made_tables import ITEMS, LOG, Work, works

@@ -9,7 +9,7 @@ from binlog_format.events.layout import EventType
 from binlog_lab.innodb_writer.encoding import set_page_checksum
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter, Cache
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 from tests.format.classic.logs import MemoryDirectory, MemoryFile
 from tests.format.innodb.test_large_groups import event, gtid_event, write_group
 

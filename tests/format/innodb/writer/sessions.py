@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter, Cache
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_lab.innodb_writer import files
 from binlog_lab.innodb_writer.options import RedoSync, WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 from tests.chance import examples
 from tests.faults.writer_os import Crashed, LossyOs
 from tests.format.innodb.reference_reader import read_log

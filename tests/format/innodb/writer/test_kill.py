@@ -16,7 +16,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer import files
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 from tests.chance import examples
 from tests.faults.processes import Killed
 from tests.faults.writer_os import FaultyOs

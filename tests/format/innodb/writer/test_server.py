@@ -13,7 +13,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
-from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.innodb_writer.sessions import Xid
 from tests.format.innodb.reference_reader import DUMMY, read_log
 from tests.format.innodb.writer.sessions import gtid_event
 
