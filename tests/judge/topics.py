@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from binlog_format.errors import BinlogError
 from binlog_lab.simulator.disk import Disk
 from binlog_lab.simulator.machine import Clock
+from binlog_lab.simulator.topics.lived_topics import installed
 from binlog_lab.simulator.topics.model_broker import ModelBroker
-from binlog_lab.simulator.topics.model_clients import installed
 from binlog_lab.simulator.topics.model_registry import ModelRegistry
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of

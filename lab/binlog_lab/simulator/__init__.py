@@ -13,8 +13,8 @@ A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their 
   contents, purges late.
 * The job is the product's own `TablesJob`, or `TopicsJob`, with all that it calls: tailer, planner, readers, plan,
   modes, the Delta writer, publisher, job record, checkpoint. Seams are those that are there anyway: the session that a
-  job may be given (`scheduler.ModelSession` in place of Spark's), the clients of Kafka (`topics.model_clients`) and of
-  object stores (`stores.bucket_client`), calls of the operating system (`disk.Disk`), the clock, ids and executors
+  job may be given (`scheduler.ModelSession` in place of Spark's), the clients of Kafka (`topics.lived_topics`) and of
+  object stores (`stores.model_bucket`), calls of the operating system (`disk.Disk`), the clock, ids and executors
   (`machine.one_machine`). The product knows nothing of it.
 * `disk.Disk`: real files, below /dev/shm; each call that changes one can end the process, fail, or lose the power of
   the machine, with all that was not forced to the disk. Calls that read the log let the server go on meanwhile.

@@ -27,8 +27,7 @@ from binlog_lab.simulator.settings import (
     write_job,
     write_publish_job,
 )
-from binlog_lab.simulator.stores.bucket_client import installed
-from binlog_lab.simulator.stores.model_bucket import URI, ModelBucket
+from binlog_lab.simulator.stores.model_bucket import URI, ModelBucket, installed
 from binlog_lab.simulator.topics.lived_topics import LivedTopicsJob
 from binlog_lab.simulator.topics.model_broker import ModelBroker
 from binlog_lab.simulator.topics.model_registry import ModelRegistry

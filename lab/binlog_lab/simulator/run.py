@@ -25,8 +25,8 @@ from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
 from binlog_lab.simulator.script import Act, LifeKind, LifeResult, Script
 from binlog_lab.simulator.snapshots.snapshot_life import SnapshotLife
+from binlog_lab.simulator.structured.program import ProgramAct
 from binlog_lab.simulator.structured.program_life import ProgramLife
-from binlog_lab.simulator.structured.program_log import ProgramAct
 from binlog_lab.simulator.visible_folder import Look
 from binlog_streaming.archive.archive_store import ArchiveCrashPoint
 from binlog_streaming.lake.target import CrashPoint

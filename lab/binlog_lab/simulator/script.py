@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from binlog_lab.simulator.structured.program_log import ProgramAct
+from binlog_lab.simulator.structured.program import ProgramAct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_lab.simulator.snapshots.model_snapshot import MARKS
+from binlog_lab.simulator.snapshots.snapshot_life import MARKS
 from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer

@@ -15,7 +15,7 @@ from binlog_lab.simulator.disk import Killed
 from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.reasons import OF_FAULTS
 from binlog_lab.simulator.settings import DELTA_SHARE, write_event_job
-from binlog_lab.simulator.structured.program_log import ProgramAct, ProgramLog
+from binlog_lab.simulator.structured.program import ProgramAct, ProgramLog
 from binlog_lab.simulator.verdict import DefectError
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.state import EventTablesStateFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_lab.event_encoding.table_encoding import TableSpec
-from binlog_lab.simulator.snapshots.model_snapshot import MARKS, begin_detail, shadow_of
+from binlog_lab.simulator.snapshots.snapshot_life import MARKS, begin_detail, shadow_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
