@@ -64,11 +64,7 @@ class PeerError(Exception):
 def run_process(
     command: Sequence[str], *, directory: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Run a program to its end; processor time is its own.
-
-    Raises:
-        PeerError: It failed.
-    """
+    """Run a program to its end; processor time is its own. Raises `PeerError`: it failed."""
     started = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=directory, env={**os.environ, **(environment or {})}

@@ -14,11 +14,7 @@ _VALUE = b"###   @"
 
 
 def found_in_text(command: list[str]) -> Found:
-    """Counts and sums of the rows that the program prints as comments.
-
-    Raises:
-        PeerError: It failed.
-    """
+    """Counts and sums of the rows that the program prints as comments. Raises `PeerError`: it failed."""
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         found = _found(process.stdout)

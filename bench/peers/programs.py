@@ -47,11 +47,7 @@ class Peer(ABC):
 
     @abstractmethod
     def build(self) -> None:
-        """Make it ready.
-
-        Raises:
-            PeerError: What it needs is not here; the message names it.
-        """
+        """Make it ready. Raises `PeerError`: what it needs is not here; the message names it."""
 
     @abstractmethod
     def prove(self, path: Path) -> Found:

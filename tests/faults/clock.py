@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 class FakeClock:
-    """Stands in for `time.monotonic`.
-
-    Attributes:
-        now: Seconds; a test sets it.
-    """
+    """Stands in for `time.monotonic`. *now*: seconds; a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 class HttpService:
-    """Answers on 127.0.0.1 while it is entered.
-
-    Attributes:
-        url: Of the server.
-    """
+    """Answers on 127.0.0.1 while it is entered. *url*: of the server."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -51,11 +51,7 @@ class Fault:
 
 
 class FaultyProxy:
-    """Stands before a server, one request for each connection.
-
-    Attributes:
-        port: TCP port on 127.0.0.1.
-    """
+    """Stands before a server, one request for each connection. *port*: TCP port on 127.0.0.1."""
 
     def __init__(self, server_port: int, fault: Fault) -> None:
         self._server_port = server_port

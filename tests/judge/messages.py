@@ -33,11 +33,7 @@ _SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """A key or a value with its schema.
-
-    Attributes:
-        content: The payload.
-    """
+    """A key or a value with its schema. *content*: the payload."""
 
     schema: Schema
     content: Any

@@ -78,11 +78,7 @@ class SoakJob:
         return self._process is None or self._process.has_ended
 
     def check(self) -> None:
-        """See that it has not failed.
-
-        Raises:
-            DemoError: `PROCESS_FAILED`.
-        """
+        """See that it has not failed. Raises `DemoError`: `PROCESS_FAILED`."""
         if self._process is not None:
             self._process.check()
 

@@ -67,11 +67,7 @@ class Comparison:
         self.tally = Tally()
 
     def compare(self, got: Sequence[Change], wanted: Sequence[TrueChange]) -> Tally:
-        """Compare all of *got* with all of *wanted*, both in log order.
-
-        Raises:
-            TruthError: The first difference.
-        """
+        """Compare all of *got* with all of *wanted*, both in log order. Raises `TruthError`: the first difference."""
         orders = [change.order for change in got]
         if any(later <= earlier for earlier, later in itertools.pairwise(orders)):
             raise TruthError(f"{self._case.name}: positions do not grow from change to change")

@@ -222,11 +222,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: one after the other, as they stand there.
-
-    Attributes:
-        if_exists: A table that is not there is passed over.
-    """
+    """RENAME TABLE: one after the other, as they stand there. *if_exists*: a table that is not there is passed over."""
 
     pairs: tuple[tuple[TableName, TableName], ...]
     if_exists: bool = False
@@ -234,11 +230,7 @@ class RenameTables:
 
 @dataclass(frozen=True, slots=True)
 class DropTables:
-    """DROP TABLE, DROP SEQUENCE.
-
-    Attributes:
-        only_sequences: DROP SEQUENCE IF EXISTS: other tables of these names stay.
-    """
+    """DROP TABLE, DROP SEQUENCE. *only_sequences*: DROP SEQUENCE IF EXISTS: other tables of these names stay."""
 
     names: tuple[TableName, ...]
     only_sequences: bool = False

@@ -88,11 +88,7 @@ class LineProcess(Generic[ReportType]):
         return self._process.poll() is not None
 
     def wait_for_first_report(self) -> None:
-        """Return when it has reported something.
-
-        Raises:
-            DemoError: The process ended before.
-        """
+        """Return when it has reported something. Raises `DemoError`: the process ended before."""
         self._first.wait()
         if not self._has_reported:
             self._process.wait()

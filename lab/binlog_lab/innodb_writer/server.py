@@ -170,11 +170,7 @@ class BinlogWriter(Sessions):
         return node
 
     def xa_commit(self, xid: Xid, gtid: Gtid, gtid_event: bytes) -> Node:
-        """XA COMMIT of a prepared transaction; an empty one is only ended.
-
-        Raises:
-            KeyError: *xid* is not prepared.
-        """
+        """XA COMMIT of a prepared transaction; an empty one is only ended. Raises `KeyError`: *xid* is not prepared."""
         reference = self._prepared.reference_of(xid)
         commits = reference.record_count > 0
         node = self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=commits), goes_on=commits)
@@ -184,11 +180,7 @@ class BinlogWriter(Sessions):
         return node
 
     def xa_rollback(self, xid: Xid) -> Node:
-        """XA ROLLBACK of a prepared transaction.
-
-        Raises:
-            KeyError: *xid* is not prepared.
-        """
+        """XA ROLLBACK of a prepared transaction. Raises `KeyError`: *xid* is not prepared."""
         self._prepared.reference_of(xid)
         node = self._pages.write(RecordKind.XA_COMPLETE, complete_record(xid, commits=False))
         self._prepared.remove(xid)

@@ -53,11 +53,7 @@ class WriterSession:
 
 
 class Sessions:
-    """Actions of clients before they commit.
-
-    Args:
-        options: Sizes of the caches.
-    """
+    """Actions of clients before they commit. *options*: sizes of the caches."""
 
     def __init__(self, options: WriterOptions) -> None:
         self.options = options
@@ -173,11 +169,7 @@ def _head(first: int, xid: Xid) -> bytes:
 
 
 class PreparedTransactions:
-    """The XA transactions that are prepared and not ended.
-
-    Args:
-        references: Counts the files that they need.
-    """
+    """The XA transactions that are prepared and not ended. *references*: counts the files that they need."""
 
     def __init__(self, references: FileReferences) -> None:
         self._references = references
@@ -196,11 +188,7 @@ class PreparedTransactions:
         self._prepared[xid] = prepared
 
     def reference_of(self, xid: Xid) -> OobReference:
-        """The out-of-band data of *xid*.
-
-        Raises:
-            KeyError: It is not prepared.
-        """
+        """The out-of-band data of *xid*. Raises `KeyError`: it is not prepared."""
         return self._prepared[xid].reference
 
     def remove(self, xid: Xid) -> None:

@@ -90,11 +90,7 @@ class XidNameLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base64: bool = False
 
     def xid(self) -> Xid:
-        """Convert to the writer's type.
-
-        Raises:
-            ValueError: A part is too long, or not base64.
-        """
+        """Convert to the writer's type. Raises `ValueError`: a part is too long, or not base64."""
         gtrid, bqual = (
             b64decode(part, validate=True) if self.base64 else part.encode() for part in (self.gtrid, self.bqual)
         )

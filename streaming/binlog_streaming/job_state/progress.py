@@ -302,11 +302,7 @@ class _News:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a job since its start; may be read from any thread.
-
-    Attributes:
-        set_aside: Tables that stopped since then.
-    """
+    """Progress of a job since its start; may be read from any thread. *set_aside*: tables that stopped since then."""
 
     started_at: float = field(default_factory=time.time)
     batches: int = 0

@@ -206,11 +206,7 @@ _UNRECORDED = {DECLARED_TYPES: "false"}
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """A setting that is not what it was.
-
-    Attributes:
-        hint: What would go wrong, and what to do.
-    """
+    """A setting that is not what it was. *hint*: what would go wrong, and what to do."""
 
     setting: str
     reason: str

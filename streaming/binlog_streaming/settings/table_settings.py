@@ -7,11 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a job file.
-
-    Attributes:
-        example: What is shown, commented out, where it has no default.
-    """
+    """One line of a job file. *example*: what is shown, commented out, where it has no default."""
 
     name: str
     comment: str

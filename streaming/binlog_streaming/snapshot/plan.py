@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table that is to be taken.
-
-    Attributes:
-        is_resumed: A snapshot of it was cut off, and goes on.
-    """
+    """A table that is to be taken. *is_resumed*: a snapshot of it was cut off, and goes on."""
 
     table: ServerTable
     purpose: Purpose

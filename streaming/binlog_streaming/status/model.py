@@ -304,11 +304,7 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """State of a job, in words.
-
-    Attributes:
-        advice: What to do, line by line; empty: nothing.
-    """
+    """State of a job, in words. *advice*: what to do, line by line; empty: nothing."""
 
     level: Level
     text: str

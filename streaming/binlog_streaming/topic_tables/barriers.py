@@ -31,11 +31,7 @@ TRUNCATE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class NewKeys:
-    """First change of a table, in a partition, whose key has a form.
-
-    Attributes:
-        form: See `ReceivedChanges.key_form`.
-    """
+    """First change of a table, in a partition, whose key has a form. *form*: see `ReceivedChanges.key_form`."""
 
     table: TableName
     form: str
@@ -99,11 +95,7 @@ class Barriers:
         return len(self.held) < before
 
     def check_patience(self) -> None:
-        """See that the wait is not for ever.
-
-        Raises:
-            BinlogError: It is too long.
-        """
+        """See that the wait is not for ever. Raises `BinlogError`: it is too long."""
         if not self.held or time.monotonic() - self._since <= self._seconds:
             return
         partition, stop = min(self.held.items())

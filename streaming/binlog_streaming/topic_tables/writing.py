@@ -156,11 +156,7 @@ THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """Result of a batch.
-
-    Attributes:
-        tables: All that have been written by now.
-    """
+    """Result of a batch. *tables*: all that have been written by now."""
 
     progress: tuple[TableProgress, ...]
     tables: tuple[TableState, ...]

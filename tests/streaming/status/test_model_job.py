@@ -36,11 +36,7 @@ DURATION = re.compile(r"-?\d[\d.]* (?:s|min|h|d)\b")
 
 @dataclass
 class Commit:
-    """A transaction of the server.
-
-    Attributes:
-        is_known: Its commit time is in the log.
-    """
+    """A transaction of the server. *is_known*: its commit time is in the log."""
 
     at: float
     size: int
@@ -49,11 +45,7 @@ class Commit:
 
 @dataclass
 class Taken:
-    """A batch of the job.
-
-    Attributes:
-        last: Number of transactions that are taken after it.
-    """
+    """A batch of the job. *last*: number of transactions that are taken after it."""
 
     begun: float
     ended: float

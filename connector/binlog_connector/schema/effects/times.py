@@ -157,11 +157,7 @@ def _across_zones(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
 
 
 class Shift:
-    """Difference between UTC and the time zone of a session.
-
-    Args:
-        zone: Of the session.
-    """
+    """Difference between UTC and the time zone of a session. *zone*: of the session."""
 
     def __init__(self, zone: KnownZone) -> None:
         self._offset = zone.offset

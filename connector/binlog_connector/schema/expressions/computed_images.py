@@ -150,11 +150,7 @@ def _with_column(images: Images, index: int, generated: GeneratedValues, rows: I
 
 
 def _source_cells(images: Images, column: int, rows: Int64s, *, stays: bool) -> Int32s:
-    """Places of the values of a column.
-
-    Args:
-        stays: What an update does not name is as it was before.
-    """
+    """Places of the values of a column. *stays*: what an update does not name is as it was before."""
     cells = images.column_offsets(column)
     found = cells[rows]
     if not stays:

@@ -147,11 +147,7 @@ def booleans(operand: Operand) -> pa.Array:
 
 
 def text(operand: Operand) -> Operand:
-    """Values as a server writes them into a text.
-
-    Raises:
-        NotComputedError: It is not known how.
-    """
+    """Values as a server writes them into a text. Raises `NotComputedError`: it is not known how."""
     if operand.kind in (Kind.TEXT, Kind.NULL):
         return operand
     if operand.kind is Kind.NUMBER and not operand.is_mixed:

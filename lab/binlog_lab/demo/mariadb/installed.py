@@ -117,11 +117,7 @@ class Installed:
 
 
 def find_server(name: str) -> Installed:
-    """The server `mariadb` of PATH, or that in the folder *name*.
-
-    Raises:
-        DatabaseServerError: `NOT_FOUND`.
-    """
+    """The server `mariadb` of PATH, or that in the folder *name*. Raises `DatabaseServerError`: `NOT_FOUND`."""
     if name == MARIADB_OF_PATH:
         find_program("mariadbd")
         return Installed(name, None, "MariaDB")
@@ -152,11 +148,7 @@ def _mariadb_tables(root: Path) -> bytes:
 
 
 def find_program(name: str) -> str:
-    """Path of one of the server's programs.
-
-    Raises:
-        DatabaseServerError: `NOT_FOUND`.
-    """
+    """Path of one of the server's programs. Raises `DatabaseServerError`: `NOT_FOUND`."""
     folders = os.pathsep.join((os.environ.get("PATH", ""), *EXTRA_FOLDERS))
     found = shutil.which(name, path=folders)
     if found is None:

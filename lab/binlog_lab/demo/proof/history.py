@@ -28,11 +28,7 @@ _TIME_TYPE = pa.timestamp("us", "UTC")
 
 
 class ServerTableHistory:
-    """The committed changes of one table, in commit order.
-
-    Attributes:
-        changes: Rows inserted, updated and deleted so far.
-    """
+    """The committed changes of one table, in commit order. *changes*: rows inserted, updated and deleted so far."""
 
     def __init__(self, spec: TableSpec) -> None:
         self.changes = 0

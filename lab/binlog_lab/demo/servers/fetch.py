@@ -106,11 +106,7 @@ FLINK = Fetched(
 
 
 def require_fetched(server: Fetched) -> Path:
-    """The file that is started.
-
-    Raises:
-        DemoError: `NO_SERVER`.
-    """
+    """The file that is started. Raises `DemoError`: `NO_SERVER`."""
     if not server.file.exists():
         raise DemoError("NO_SERVER", f"there is no {server.file}", hint="`make servers` fetches it")
     return server.file
@@ -141,11 +137,7 @@ def fetch(server: Fetched, view: DemoView) -> None:
 
 
 def find_client(program: str, name: str) -> str:
-    """Path of the client of a registry, which fetches *name*.
-
-    Raises:
-        DemoError: `NO_SERVER`.
-    """
+    """Path of the client of a registry, which fetches *name*. Raises `DemoError`: `NO_SERVER`."""
     found = shutil.which(program)
     if found is None:
         package = _PACKAGES[program]

@@ -184,11 +184,7 @@ class LakeServers:
 
 
 def fetch_servers(sink: TableFormat, view: DemoView) -> None:
-    """Fetch what the servers are made of, once.
-
-    Raises:
-        DemoError: `NO_SERVER`.
-    """
+    """Fetch what the servers are made of, once. Raises `DemoError`: `NO_SERVER`."""
     fetch(S3PROXY, view)
     if sink is TableFormat.ICEBERG:
         fetch(REST_CATALOG, view)

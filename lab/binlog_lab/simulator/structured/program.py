@@ -25,11 +25,7 @@ NAME = "app.blog"
 
 
 class LoggingProgram:
-    """Logs events with numbers in a row, into files that can be rotated; a context manager.
-
-    Args:
-        directory: Of the log.
-    """
+    """Logs events with numbers in a row, into files that can be rotated; a context manager. *directory*: of the log."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -32,11 +32,7 @@ _HEAD_SIZE = 5
 
 @dataclass(slots=True)
 class ModelRegistry:
-    """Schemas by id, from 1; subjects have ids.
-
-    Attributes:
-        disk: Of the job's machine; faults at requests are put there.
-    """
+    """Schemas by id, from 1; subjects have ids. *disk*: of the job's machine; faults at requests are put there."""
 
     disk: Disk
     _schemas: list[str] = field(default_factory=list)

@@ -78,11 +78,7 @@ _AT_ROW = re.compile(r"at row (\d+)")
 
 
 class Values:
-    """Random literals.
-
-    Args:
-        seed: Decides which.
-    """
+    """Random literals. *seed*: decides which."""
 
     def __init__(self, seed: str) -> None:
         self._chance = random.Random(seed)
@@ -150,11 +146,7 @@ class Values:
 
 
 class Asked:
-    """A live server, and what it made of values.
-
-    Args:
-        server: It runs.
-    """
+    """A live server, and what it made of values. *server*: it runs."""
 
     def __init__(self, server: LiveServer, *, strict: bool) -> None:
         self._strict = strict
