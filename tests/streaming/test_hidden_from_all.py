@@ -67,7 +67,6 @@ PERSON_DDL = (
 )
 HIDDEN = TableSpec("hidden", "notes", (ColumnSpec("id", "int"), ColumnSpec("note", "varchar(60)")), ("id",))
 RULES = '[{"select": "shop[.]people", "mask": {"email": "null"}}]'
-EVERYTHING = EnvelopeOptions("t", schemas=True, transaction_metadata=True, schema_changes=True, query=True)
 ACCOUNTS = (
     f"CREATE USER u IDENTIFIED BY '{SECRET}'",
     f"/*!50706 CREATE USER u2 IDENTIFIED BY '{SECRET}' */",

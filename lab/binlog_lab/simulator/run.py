@@ -39,7 +39,6 @@ _SHRINK_RUNS = 150
 _PART = 20
 """Lives that a process lives before it takes the next ones."""
 _STEPS = (CrashPoint.LOOKED, CrashPoint.CREATED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED)
-_CALLS = ("open", "fsync", "rename", "link", "unlink", "commit, after")
 WANTED = (
     *map(str, (*Act, *ProgramAct)),
     *(f"look {look}" for look in Look),

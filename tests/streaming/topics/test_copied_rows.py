@@ -37,7 +37,6 @@ PEOPLE = TableSpec(
 OPTIONS = EnvelopeOptions("t")
 KEYS = 40
 SECRET = "LEAK7731"
-Person = tuple[int, str, int]
 
 
 def rows_of(

@@ -1,21 +1,18 @@
 """Columns that a server computes for the rows of a table, in an ALTER TABLE.
 
 Those that it adds, generated ones and those whose default is an expression: `computed_columns`. Generated ones that it
-computes again, as their expression changes, or what they are computed of: `recomputed_columns`. What is left of the
-statement where targets have no generated columns: `without_generated`.
+computes again, as their expression changes, or what they are computed of: `recomputed_columns`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
 from binlog_connector.schema.effects.column_effects import PAD_CHAR
 from binlog_connector.schema.effects.conversion import Same, Unknown
@@ -31,9 +28,8 @@ from binlog_streaming.tables.statements.target_alteration import dropped_before,
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
-    from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
+    from binlog_connector.schema.definitions import TableDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
-    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_connector.schema.operations import AlterTable
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_format.kernels import Mask
@@ -42,77 +38,6 @@ if TYPE_CHECKING:
 
     Reader = Callable[[pa.RecordBatch], pa.Array]
     """Values of a column in rows of a target."""
-
-
-_COMPUTED = "it was generated until this statement"
-
-
-def without_generated(
-    context: StatementContext, change: TableAltered, *, columns: frozenset[str], keys: tuple[str, ...]
-) -> TableAltered:
-    """The part of *change* about columns that are not generated; all of it unless the table's rule hides these.
-
-    Args:
-        columns: The columns of the target that the table has before the statement, in small letters.
-    """
-    rule = context.table.rule
-    if not rule.drops_generated:
-        return change
-    before = _Before(context, columns)
-    olds = {folded_name(new): old for old, new in change.renamed.items()}
-    added = [fact for fact in change.added if not fact.generated]
-    modified: list[ColumnFacts] = []
-    dropped: list[str] = []
-    for fact in change.modified:
-        old = olds.get(folded_name(fact.name), fact.name)
-        if fact.generated:
-            dropped += [old] if before.is_plain(old) else []
-        elif before.is_plain(old):
-            modified.append(fact)
-        else:
-            added.append(replace(fact, existing=None, unknown=_COMPUTED))
-    became = {folded_name(olds.get(folded_name(fact.name), fact.name)) for fact in change.modified if fact.generated}
-    renamed = {
-        old: new for old, new in change.renamed.items() if folded_name(old) not in became and before.is_plain(old)
-    }
-    becomes_generated = {folded_name(fact.name): bool(fact.generated) for fact in (*change.added, *change.modified)}
-    after = change.primary_key or tuple(_renamed(key, change.renamed) for key in keys)
-    generated = [
-        key
-        for key in rule.keys or after
-        if becomes_generated.get(folded_name(key), before.is_generated(olds.get(folded_name(key), key)))
-    ]
-    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, folded_names(generated))
-    return replace(
-        change, renamed=renamed, added=tuple(added), modified=tuple(modified), dropped=(*change.dropped, *dropped)
-    )
-
-
-@dataclass(frozen=True)
-class _Before:
-    # The table before a statement; its definition is looked for where the first column is asked about.
-    context: StatementContext
-    columns: frozenset[str]
-
-    def is_plain(self, name: str) -> bool:
-        column = self._defined.get(folded_name(name))
-        # A target has no generated columns: what it has was none.
-        return folded_name(name) in self.columns if column is None else column.generated is None
-
-    def is_generated(self, name: str) -> bool:
-        column = self._defined.get(folded_name(name))
-        return column is not None and column.generated is not None
-
-    @cached_property
-    def _defined(self) -> Mapping[str, ColumnDefinition]:
-        context = self.context
-        table = context.facts.definition_before(context.table.name, context.step.statement, context.rows_layout)
-        columns = () if table is None else table.columns or ()
-        return {folded_name(column.name): column for column in columns if column.knows("generated")}
-
-
-def _renamed(name: str, renamed: Mapping[str, str]) -> str:
-    return next((new for old, new in renamed.items() if folded_name(old) == folded_name(name)), name)
 
 
 @dataclass(frozen=True)
@@ -348,15 +273,27 @@ def _is_masked(context: StatementContext, name: str) -> bool:
     return context.shown_by is not None and context.shown_by.mask(name) is not None
 
 
-def _definitions(context: StatementContext, alter: AlterTable) -> tuple[TableDefinition, TableDefinition]:
-    """The table before and after the statement."""
+def definitions_around(context: StatementContext, alter: AlterTable) -> tuple[TableDefinition, TableDefinition] | None:
+    """The table before and after the statement; None: its columns are not known.
+
+    Raises:
+        SchemaError: A statement before it was not understood.
+        ImpossibleError: The definition that is known is not that of the table.
+    """
     statement = context.step.statement
+    before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+    if before is None or before.columns is None:
+        return None
+    return before, altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
+
+
+def _definitions(context: StatementContext, alter: AlterTable) -> tuple[TableDefinition, TableDefinition]:
     try:
-        before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
-        if before is None or before.columns is None:
-            raise NotComputedError("the definition of the table is not known")
-        return before, altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
+        around = definitions_around(context, alter)
     except SchemaError as error:
         raise NotComputedError(error.reason) from error
     except ImpossibleError as error:
         raise NotComputedError(f"the definition that is known is not that of the table: {error}") from error
+    if around is None:
+        raise NotComputedError("the definition of the table is not known")
+    return around

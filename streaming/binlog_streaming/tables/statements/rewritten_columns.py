@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.rules.row_rule import MaskKind
-from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
+from binlog_connector.schema.alteration import ImpossibleError
 from binlog_connector.schema.definitions import PRIMARY
 from binlog_connector.schema.effects.column_effects import alter_effects, circumstances_of, effects_without_definition
 from binlog_connector.schema.effects.conversion import SAME, Converted, Same, Unknown, Values, either, true_mask
@@ -27,7 +27,7 @@ from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.evolution import cast_array, common_type, text_fields
 from binlog_streaming.plan.snapshots import past_statement
 from binlog_streaming.settings import Rewritten, UnknownValues
-from binlog_streaming.tables.statements.computed_columns import ComputedColumn, recomputed_columns
+from binlog_streaming.tables.statements.computed_columns import ComputedColumn, definitions_around, recomputed_columns
 from binlog_streaming.tables.statements.existing_values import check_chosen_rows
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
@@ -244,15 +244,11 @@ def _names_columns(alter: AlterTable) -> bool:
 def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> Mapping[str, ColumnChanged]:
     statement, goes_on = context.step.statement, context.table.rule.unknown_values is UnknownValues.NULL
     try:
-        before = context.facts.definition_before(context.table.name, statement, context.rows_layout)
+        around = definitions_around(context, alter)
     except SchemaError:  # a statement before it was not understood
         if not goes_on:
             raise
-        before = None
-    if before is None or before.columns is None:
-        return effects_without_definition(alter, UNDEFINED)
-    try:
-        after = altered(before, alter, Defaults(statement.vendor, before.charset or statement.server_charset))
+        around = None
     except ImpossibleError as error:
         reason = f"the definition that is known is not that of the table: {error}"
         # A column that rows brought, without a statement, is in the target. Another one the server had all the same:
@@ -265,8 +261,10 @@ def _changes(context: StatementContext, alter: AlterTable, known: Set[str]) -> M
             hint=f"{past_statement(context.table.name)}. Or leave the table out (option source.excludeTables), or set "
             'unknown_values = "null" for it to go on with what follows in the log',
         ) from error
+    if around is None:
+        return effects_without_definition(alter, UNDEFINED)
     how = circumstances_of(statement, context.decoding, ignores=alter.ignores)
-    return alter_effects(before, after, alter, how, statement.sql_mode)
+    return alter_effects(*around, alter, how, statement.sql_mode)
 
 
 def _converted(context: StatementContext, target: Target, name: str, change: ColumnChanged) -> RewrittenColumn | None:

@@ -1,15 +1,18 @@
 """Effect of an ALTER TABLE on a target's columns: `target_alteration(before, change, ...)`.
 
-The step before rows, where no statement did it: `fit_columns`.
+Of a statement only a part may be about a target: `possible_change`, `without_generated`. The step before rows, where no
+statement did it: `fit_columns`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import SchemaError
 from binlog_format.names import folded_name, folded_names
 from binlog_format.rows.json.variants import is_variant
@@ -34,10 +37,15 @@ from binlog_streaming.tables.statements.row_retention import has_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
+    from binlog_connector.schema.definitions import ColumnDefinition
+    from binlog_connector.schema.effects.column_facts import ColumnFacts
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.batch_run import BatchPositions
+    from binlog_streaming.tables.statements.work import StatementContext
+
+_COMPUTED = "it was generated until this statement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,74 @@ def possible_change(change: TableAltered, columns: Set[str]) -> TableAltered:
         renamed={old: new for old, new in change.renamed.items() if folded_name(old) not in missing},
         modified=tuple(fact for fact in change.modified if folded_name(fact.name) not in gone),
     )
+
+
+def without_generated(
+    context: StatementContext, change: TableAltered, *, columns: frozenset[str], keys: tuple[str, ...]
+) -> TableAltered:
+    """The part of *change* about columns that are not generated; all of it unless the table's rule hides these.
+
+    Args:
+        columns: The columns of the target that the table has before the statement, in small letters.
+    """
+    rule = context.table.rule
+    if not rule.drops_generated:
+        return change
+    before = _Before(context, columns)
+    olds = {folded_name(new): old for old, new in change.renamed.items()}
+    added = [fact for fact in change.added if not fact.generated]
+    modified: list[ColumnFacts] = []
+    dropped: list[str] = []
+    for fact in change.modified:
+        old = olds.get(folded_name(fact.name), fact.name)
+        if fact.generated:
+            dropped += [old] if before.is_plain(old) else []
+        elif before.is_plain(old):
+            modified.append(fact)
+        else:
+            added.append(replace(fact, existing=None, unknown=_COMPUTED))
+    became = {folded_name(olds.get(folded_name(fact.name), fact.name)) for fact in change.modified if fact.generated}
+    renamed = {
+        old: new for old, new in change.renamed.items() if folded_name(old) not in became and before.is_plain(old)
+    }
+    becomes_generated = {folded_name(fact.name): bool(fact.generated) for fact in (*change.added, *change.modified)}
+    after = change.primary_key or tuple(_renamed(key, change.renamed) for key in keys)
+    generated = [
+        key
+        for key in rule.keys or after
+        if becomes_generated.get(folded_name(key), before.is_generated(olds.get(folded_name(key), key)))
+    ]
+    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, folded_names(generated))
+    return replace(
+        change, renamed=renamed, added=tuple(added), modified=tuple(modified), dropped=(*change.dropped, *dropped)
+    )
+
+
+@dataclass(frozen=True)
+class _Before:
+    # The table before a statement; its definition is looked for where the first column is asked about.
+    context: StatementContext
+    columns: frozenset[str]
+
+    def is_plain(self, name: str) -> bool:
+        column = self._defined.get(folded_name(name))
+        # A target has no generated columns: what it has was none.
+        return folded_name(name) in self.columns if column is None else column.generated is None
+
+    def is_generated(self, name: str) -> bool:
+        column = self._defined.get(folded_name(name))
+        return column is not None and column.generated is not None
+
+    @cached_property
+    def _defined(self) -> Mapping[str, ColumnDefinition]:
+        context = self.context
+        table = context.facts.definition_before(context.table.name, context.step.statement, context.rows_layout)
+        columns = () if table is None else table.columns or ()
+        return {folded_name(column.name): column for column in columns if column.knows("generated")}
+
+
+def _renamed(name: str, renamed: Mapping[str, str]) -> str:
+    return next((new for old, new in renamed.items() if folded_name(old) == folded_name(name)), name)
 
 
 def target_alteration(

@@ -36,7 +36,7 @@ from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
-from binlog_streaming.tables.statements.computed_columns import computed_columns, without_generated
+from binlog_streaming.tables.statements.computed_columns import computed_columns
 from binlog_streaming.tables.statements.existing_values import check_new_columns, check_new_key
 from binlog_streaming.tables.statements.log_facts import liked
 from binlog_streaming.tables.statements.rewritten_columns import alter_operation, known_values, rewritten_columns
@@ -46,6 +46,7 @@ from binlog_streaming.tables.statements.target_alteration import (
     dropped_before,
     possible_change,
     target_alteration,
+    without_generated,
 )
 
 if TYPE_CHECKING:
