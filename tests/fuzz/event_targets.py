@@ -26,7 +26,7 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_fragments, encode_payload
 from binlog_lab.event_encoding.gtid_events import parse_gtid_event
-from tests.format.events.test_mysql_gtid import TAGGED, gtid_event, with_header
+from tests.format.events.test_gtid import TAGGED, gtid_event, with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body
 from tests.fuzz.seeds import EDITS, Edit, spoiled

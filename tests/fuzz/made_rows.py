@@ -21,7 +21,7 @@ from binlog_format.events.table_map_layout import (
 )
 from binlog_format.rows.column_types import old_width, value_widths
 from binlog_format.vendor import Vendor
-from tests.format.events.test_mysql_gtid import with_header
+from tests.format.events.test_gtid import with_header
 from tests.fuzz.seeds import mysql_documents
 
 _T = ColumnType

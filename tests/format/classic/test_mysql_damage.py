@@ -30,7 +30,7 @@ from tests.format.classic.logs import (
     with_checksum,
 )
 from tests.format.classic.test_plain_python import SCRIPT
-from tests.format.events.test_mysql_gtid import gtid_event, previous_gtids_event
+from tests.format.events.test_gtid import gtid_event, previous_gtids_event
 from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Bytes of a structured log to tables: against a model in plain Python, at every cut, in blocks of any size."""
+"""Bytes of a structured log to tables: against a model in plain Python, at every cut, in blocks of any size.
+
+Kernels give the same without the compiler, and NumPy has nothing to warn of.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,15 @@ from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
 from binlog_format.structured.metadata import ClockSync, LogState, WriterProp
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.scan_kernels import EntryStop
+from tests.chance import examples
 from tests.format.structured.logs import defined, entry, event, log_entries, source
 from tests.format.structured.model import Model, events_of
+from tests.format.structured.typed_log import floats_log, typed_log
+from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 _STOPS = {
     EntryStop.END: "end",
@@ -179,3 +186,22 @@ def test_source_with_a_number_that_no_event_has_room_for_is_passed_over(tmp_path
     (block,) = StructuredFileScan(LocalFile(path), 0, EntryScanner()).blocks()
     assert [one.clock for one in events_of([block])] == [5]
     assert LogState.of_entries(block.state_after.entries()).sources == {1: source(1)}
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.format.structured.typed_log import digest
+print(*map(digest, map(Path, sys.argv[1:])))
+"""
+
+
+def test_all_that_is_read_is_the_same_without_the_compiler(tmp_path: Path) -> None:
+    folders = [tmp_path / "typed", tmp_path / "floats"]
+    for folder, files in zip(folders, (typed_log(), {"app.blog": floats_log(examples(200))}), strict=True):
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    compiled, plain = printed_by(SCRIPT, *folders)
+    assert plain == compiled
+    assert len(plain.split()) == len(folders)

@@ -20,7 +20,7 @@ from binlog_format.views import columns as module
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
 from binlog_format.views.columns import bounded
-from tests.format.events.test_mysql_gtid import with_header
+from tests.format.events.test_gtid import with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.made_rows import MadeColumn, table_map_of
 
