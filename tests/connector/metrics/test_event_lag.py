@@ -1,4 +1,7 @@
-"""How far a consumer of a structured log is behind, against what the program has logged."""
+"""How far a consumer of a structured log is behind, against what the program has logged.
+
+Amounts per second.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ import pytest
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics import lag as lag_module
+from binlog_connector.metrics.follower import Rate
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
 from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
+from tests.faults.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from binlog_connector.following.steps import Step
+
 
 ONE_BY_ONE = FollowOptions(step_size_max=1)
 
@@ -109,3 +115,36 @@ def test_consumer_that_goes_back_is_counted_anew(program: LoggingProgram) -> Non
     meter = LagMeter(str(program.directory))
     assert [lag(meter, taken[number]).transactions for number in (20, 5, 29, 0)] == [9, 24, 0, 29]
     meter.close()
+
+
+def test_rate_is_the_mean_of_the_last_ten_seconds() -> None:
+    clock = FakeClock()
+    rate = Rate(clock)
+    assert rate.per_second() == 0
+    for _ in range(100):
+        clock.now += 0.1
+        rate.add(7)
+    assert rate.per_second() == pytest.approx(70)
+    clock.now += 5
+    assert rate.per_second() == pytest.approx(35, rel=0.1)
+    clock.now += 6
+    assert rate.per_second() == 0
+    assert rate.total == 700
+
+
+def test_rate_of_the_first_moments_is_over_the_time_that_has_passed() -> None:
+    clock = FakeClock()
+    rate = Rate(clock)
+    clock.now += 2
+    rate.add(100)
+    assert rate.per_second() == pytest.approx(50)
+
+
+def test_memory_stays_small_however_often_something_is_added() -> None:
+    clock = FakeClock()
+    rate = Rate(clock)
+    for _ in range(100_000):
+        clock.now += 0.001
+        rate.add(1)
+    assert len(rate._slots) < 50
+    assert rate.per_second() == pytest.approx(1000, rel=0.05)

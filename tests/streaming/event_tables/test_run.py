@@ -1,9 +1,13 @@
-"""Tables of a structured log hold each event once, whatever happens to the job and to the files."""
+"""Tables of a structured log hold each event once, whatever happens to the job and to the files.
+
+What a program calls its categories, functions and files cannot lead out of the sink's directory.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +15,14 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.metrics.exporter import lag_of
 from binlog_format.errors import DataLossError, OptionError, SchemaError, StorageError, TableError
+from binlog_format.structured.metadata import EventSource
 from binlog_lab.demo.proof.targets import read_target
 from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
 from binlog_streaming.event_tables.run import EventTablesRun
+from binlog_streaming.event_tables.writing import place_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import EventTablesJob, TableFormat, parse_any_job
+from binlog_streaming.settings.source_models import EventRule
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.faults.processes import Kill, in_a_process
 from tests.program import run_program
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
 
 ONE_TABLE = "[[tables]]\n"
 BY_SOURCE = '[[tables]]\narguments = "columns"\ntarget = "typed/{category}_{line}"\n'
@@ -260,3 +268,28 @@ def test_clock_that_cannot_be_is_named_once(
     run_once(job_at(tmp_path))
     assert caplog.text.count("the clock of the program that logs") == 1
     assert f"has the time {year}" in caplog.text
+
+
+TARGET = "{category}/{function}/{file}/{severity}/{line}_{source_id}"
+HOSTILE = [
+    b"..",
+    b".",
+    b"",
+    b"/",
+    b"../../etc",
+    b"a/../../b",
+    b"C:\\..\\..\\x",
+    b"\x00",
+    b"\xff\xfe",
+    b"{line}",
+    b"\x1b]0;x",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_in_the_directory(name: bytes) -> None:
+    source = EventSource(7, 5, category=name, function=name, file=name, line=3, format=b"x", argument_tags=b"")
+    place = place_of(EventRule(target=TARGET), source)
+    parts = PurePosixPath(place).parts
+    assert len(parts) == TARGET.count("/") + 1
+    assert all(part.isascii() and part.isprintable() and not set(part) & set("./\\:") for part in parts), place

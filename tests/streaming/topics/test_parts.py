@@ -1,23 +1,35 @@
-"""The parts of a publishing job, without a broker."""
+"""The parts of a publishing job, without a broker.
+
+A structured log is not published: that is said before anything is written or sent. Messages that another program has
+published are left out: `NotTaken`.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
 from binlog_connector.envelope.message_batch import MessageKind
 from binlog_connector.envelope.options import UnsignedBigintHandling
-from binlog_format.errors import OptionError
+from binlog_connector.following.offsets import SourceOffset, TakenChanges
+from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.position import Position
+from binlog_lab.simulator.structured.program import LoggingProgram
+from binlog_streaming.jobs.mirror import publish_job
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, TopicRule
 from binlog_streaming.topics.connecting import names_of
-from binlog_streaming.topics.step_messages import envelope_options
+from binlog_streaming.topics.job import TopicsJob
+from binlog_streaming.topics.step_messages import NotTaken, envelope_options
+from tests.program import run_program
 from tests.streaming.topics.publishing import messages_made, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 PRECISE = UnsignedBigintHandling.PRECISE
 SINK = KafkaSink(kind="kafka", bootstrap_servers="a:1", topic_prefix="shop")
@@ -82,3 +94,71 @@ def test_messages_do_not_depend_on_how_the_log_is_cut_into_steps(tmp_path: Path)
         return topics
 
     assert messages_by_topic(1) == messages_by_topic(1 << 30)
+
+
+NOBODY = "127.0.0.1:9/logs"
+"""Where no broker listens: it is never asked."""
+
+
+@pytest.mark.parametrize("command", [("publish", "--to", NOBODY), ("init", "--for", "kafka")])
+def test_commands_name_the_format_and_another_way(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with LoggingProgram(tmp_path / "log") as program:
+        program.log(3)
+    home = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": str(tmp_path / "home")}
+    result = run_program(*command, tmp_path / "log", environment=home)
+    assert result.returncode == 1
+    assert "BINLOG_UNSUPPORTED.FORMAT" in result.stderr
+    assert "structured log" in result.stderr
+    assert "binlog-stream init --for tables" in " ".join(result.stderr.split())
+    assert not (tmp_path / "home").exists()
+
+
+def test_job_ends_before_it_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    with LoggingProgram(tmp_path / "log") as program:
+        program.log(3)
+    job = publish_job(str(tmp_path / "log"), NOBODY)
+    with pytest.raises(UnsupportedError, match="events of a program"):
+        TopicsJob(job).run()
+    assert not (tmp_path / "home").exists()
+
+
+GROUP = Position(1, 2, 3)
+UPDATE_OF_KEYS = [
+    (4, 0, "delete"),
+    (4, 0, "tombstone"),
+    (4, 0, "creation"),
+    (4, 1, "delete"),
+    (4, 1, "tombstone"),
+    (4, 1, "creation"),
+]
+
+
+def messages(rows: list[tuple[int, int, str]]) -> pa.RecordBatch:
+    names = {
+        "kind": [MessageKind.CHANGE.value] * len(rows),
+        "position": [{"file_no": 1, "page": 2, "chunk": 3}] * len(rows),
+    }
+    columns = dict(zip(("event_no", "row_no", "told"), map(list, zip(*rows, strict=True)), strict=True))
+    return pa.RecordBatch.from_pydict({**names, **columns})
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "left"),
+    [
+        (UPDATE_OF_KEYS, 0, UPDATE_OF_KEYS),
+        (UPDATE_OF_KEYS, 1, UPDATE_OF_KEYS[1:]),
+        (UPDATE_OF_KEYS, 2, UPDATE_OF_KEYS[4:]),
+        ([(3, 9, "creation"), (4, 0, "delete"), (4, 0, "tombstone")], 1, [(4, 0, "tombstone")]),
+        ([(4, 0, "creation"), (4, 1, "creation")], 1, [(4, 1, "creation")]),
+        ([(4, 0, "creation"), (4, 1, "creation")], 2, []),
+    ],
+)
+def test_what_may_lack_of_the_last_row_is_sent(
+    rows: list[tuple[int, int, str]], row: int, left: list[tuple[int, int, str]]
+) -> None:
+    """A connector stores one offset with all messages of a row, and may be stopped between two of them."""
+    not_taken = NotTaken(SourceOffset(GROUP, taken=TakenChanges(4, row)))
+    found = not_taken.of(messages(rows)).select(["event_no", "row_no", "told"])
+    assert [tuple(one.values()) for one in found.to_pylist()] == left
