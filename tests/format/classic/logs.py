@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import struct
 import zlib
@@ -14,6 +15,9 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.reader import ClassicLog
+from binlog_format.errors import BinlogError
+from binlog_format.events.layout import EVENT_FLAGS_OFFSET, EventType
+from binlog_format.formats.opening import verify_directory
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.source_file import Directory, FileEntry, LocalDirectory
 from tests.corpus import SERVER_CASES, corpus
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
+    from binlog_format.log_format import Finding
     from binlog_format.position import Position
 
 MARIADB_CASES = (
@@ -55,6 +60,10 @@ MYSQL_CASES = (
 )
 DECODED_CASES = tuple(case for case in MARIADB_CASES if not case.endswith(("hugeblob", "oltp_small")))
 OLTP_SMALL = SERVER_CASES / "mariadb-10.11" / "oltp_small"
+MYSQL_OPS = SERVER_CASES / "mysql-9" / "ops"
+IN_USE_BIT = 8 * (4 + EVENT_FLAGS_OFFSET)
+"""The one bit of a file that no checksum covers: the server clears it when it closes the file."""
+MYSQL_GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED}
 
 _GTID_LINE = re.compile(r"^#.*server id (\d+) .*\tGTID (\d+-\d+-\d+)", re.MULTILINE)
 
@@ -191,3 +200,48 @@ def file_of(events: Iterable[bytes]) -> bytes:
         moved = event[:13] + struct.pack("<I", len(content) + len(event)) + event[17:-4]
         content += moved + struct.pack("<I", zlib.crc32(moved))
     return bytes(content)
+
+
+def small_mariadb_file() -> bytes:
+    """A file of 5 small groups, 3 statements and 2 transactions, as its server would have written it."""
+    events = raw_events((OLTP_SMALL / "mysql-bin.000001").read_bytes())
+    starts = [i for i, event in enumerate(events) if event[4] == EventType.MARIADB_GTID]
+    borders = [*starts, len(events) - 1]
+    groups = [events[begin:end] for begin, end in itertools.pairwise(borders)]
+    transactions = sorted((group for group in groups if len(group) > 2), key=lambda group: sum(map(len, group)))
+    chosen = [group for group in groups if len(group) == 2][:3] + transactions[:2]
+    return file_of([*events[: starts[0]], *(event for group in chosen for event in group)])
+
+
+def small_mysql_file() -> bytes:
+    """Statement, transactions, a tagged one, XA: some of the smallest groups of a real file, with its start and end."""
+    events = raw_events((MYSQL_OPS / "mysql-bin.000001").read_bytes())
+    starts = [i for i, part in enumerate(events) if part[4] in MYSQL_GTID_TYPES]
+    groups = [events[start:end] for start, end in zip(starts, [*starts[1:], len(events) - 1], strict=True)]
+    groups.sort(key=lambda group: sum(map(len, group)))
+    tagged = next(group for group in groups if group[0][4] == EventType.GTID_TAGGED)
+    prepared = next(group for group in groups if group[-1][4] == EventType.XA_PREPARE)
+    transaction = next(group for group in groups if group[-1][4] == EventType.XID)
+    chosen = [*groups[:2], tagged, prepared, transaction]
+    return file_of([*events[:2], *(part for group in chosen for part in group)])
+
+
+def read(*contents: bytes) -> list[Group]:
+    """The groups of a log with these files."""
+    files = {f"bin.{number:06}": content for number, content in enumerate(contents, start=1)}
+    return groups_of(ClassicLog(MemoryDirectory(files)).blocks())
+
+
+def read_until_error(data: bytes) -> tuple[list[Group], BinlogError | None]:
+    """The whole groups before the first error."""
+    blocks: list[Block] = []
+    try:
+        blocks.extend(ClassicLog(MemoryDirectory({"bin.000001": data})).blocks())
+    except BinlogError as error:
+        return groups_of(blocks), error
+    return groups_of(blocks), None
+
+
+def findings(files: dict[str, bytes]) -> list[Finding]:
+    """Findings of a check of these files."""
+    return list(verify_directory(MemoryDirectory(files)))

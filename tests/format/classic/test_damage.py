@@ -2,91 +2,117 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import BinlogError, CorruptError, DataLossError, UnsupportedError
-from binlog_format.events.layout import EVENT_FLAGS_OFFSET, EVENT_SIZE_OFFSET, EventType
+from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.events.layout import EVENT_SIZE_OFFSET, EventType
 from binlog_format.position import Position
 from tests.chance import some
 from tests.format.classic.logs import (
+    IN_USE_BIT,
+    MYSQL_OPS,
     OLTP_SMALL,
-    Group,
     MemoryDirectory,
     case_path,
     file_of,
+    findings,
     groups_of,
     open_classic,
     raw_events,
+    read,
+    read_until_error,
+    small_mariadb_file,
+    small_mysql_file,
     with_checksum,
 )
+from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_format.block import Block
+NAME = "bin.000001"
+SMALL_FILES = {"mariadb": small_mariadb_file, "mysql": small_mysql_file}
+PRINT_GROUPS = """
+import hashlib, sys
+from pathlib import Path
+from tests.format.classic.logs import groups_of, open_classic
+for size in (100, 4096):
+    for group in groups_of(open_classic(Path(sys.argv[1]), block_size=size).blocks()):
+        print(group.gtid, group.position, hashlib.sha256(b"".join(group.events)).hexdigest())
+"""
 
-_FDE_FLAGS_BYTE = 4 + EVENT_FLAGS_OFFSET
+
+@pytest.fixture(scope="module", params=SMALL_FILES)
+def any_file(request: pytest.FixtureRequest) -> bytes:
+    """Of either vendor, with five groups."""
+    return SMALL_FILES[request.param]()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def small_file() -> bytes:
-    """A file of 5 small groups, 3 statements and 2 transactions, as its server would have written it."""
-    events = raw_events((OLTP_SMALL / "mysql-bin.000001").read_bytes())
-    starts = [i for i, event in enumerate(events) if event[4] == EventType.MARIADB_GTID]
-    borders = [*starts, len(events) - 1]
-    groups = [events[begin:end] for begin, end in itertools.pairwise(borders)]
-    transactions = sorted((group for group in groups if len(group) > 2), key=lambda group: sum(map(len, group)))
-    chosen = [group for group in groups if len(group) == 2][:3] + transactions[:2]
-    return file_of([*events[: starts[0]], *(event for group in chosen for event in group)])
+    return small_mariadb_file()
 
 
-def read(*contents: bytes) -> list[Group]:
-    """The groups of a log with these files."""
-    files = {f"bin.{number:06}": content for number, content in enumerate(contents, start=1)}
-    return groups_of(ClassicLog(MemoryDirectory(files)).blocks())
-
-
-def read_until_error(data: bytes) -> tuple[list[Group], BinlogError | None]:
-    """The whole groups before the first error."""
-    blocks: list[Block] = []
-    try:
-        blocks.extend(ClassicLog(MemoryDirectory({"bin.000001": data})).blocks())
-    except BinlogError as error:
-        return groups_of(blocks), error
-    return groups_of(blocks), None
-
-
-def test_every_cut_gives_the_groups_before_it(small_file: bytes) -> None:
-    whole = read(small_file)
+def test_every_cut_gives_the_groups_before_it(any_file: bytes) -> None:
+    whole = read(any_file)
     ends = [group.position[2] + sum(len(event) + 4 for event in group.events) for group in whole]
     assert len(whole) == 5
-    near_ends = {end + offset for end in ends for offset in (-1, 0, 1)} & set(range(len(small_file)))
-    for cut in sorted({*some(range(4, len(small_file)), 7), *near_ends}):
-        assert read(small_file[:cut]) == whole[: sum(end <= cut for end in ends)]
+    near_ends = {end + offset for end in ends for offset in (-1, 0, 1)} & set(range(len(any_file)))
+    for cut in sorted({*some(range(4, len(any_file)), 7), *near_ends}):
+        assert read(any_file[:cut]) == whole[: sum(end <= cut for end in ends)]
 
 
-def test_every_flipped_bit_is_found(small_file: bytes) -> None:
+def test_every_flipped_bit_is_found(any_file: bytes) -> None:
     """The one bit that means nothing is that of a file in use: a server that is killed leaves it."""
-    whole = read(small_file)
+    whole = read(any_file)
+    assert findings({NAME: any_file}) == []
     rng = random.Random(20_261_120)
-    bits = {8 * byte + rng.randrange(8) for byte in some(range(4, len(small_file)), 3)}
+    bits = {8 * byte + rng.randrange(8) for byte in some(range(len(any_file)), 3)}
     bits |= {8 * byte + bit for byte in range(4, 4 + 19) for bit in range(8)}
+    damaged = bytearray(any_file)
     for bit in sorted(bits):
-        damaged = bytearray(small_file)
         damaged[bit // 8] ^= 1 << bit % 8
-        groups, error = read_until_error(bytes(damaged))
-        if bit == 8 * _FDE_FLAGS_BYTE:
-            assert error is None
-            assert groups == whole
-        else:
-            assert isinstance(error, CorruptError | UnsupportedError), f"bit {bit} of the file"
+        try:
+            is_found = any(finding.is_error for finding in findings({NAME: bytes(damaged)}))
+        except (StartError, UnsupportedError):
+            is_found = True  # it is not a binlog file any more, or an encrypted one
+        assert is_found == (bit != IN_USE_BIT), f"bit {bit}"
+        if bit >= 8 * MAGIC_SIZE:
+            groups, error = read_until_error(bytes(damaged))
+            assert (error is None) == (bit == IN_USE_BIT)
+            assert error is None or isinstance(error, CorruptError | UnsupportedError), f"bit {bit} of the file"
             assert groups == whole[: len(groups)]
+        damaged[bit // 8] ^= 1 << bit % 8
+
+
+def test_check_goes_on_after_damage() -> None:
+    """In several groups, and in two events of one group."""
+    for folder, kind in ((OLTP_SMALL, EventType.WRITE_ROWS_V1), (MYSQL_OPS, EventType.WRITE_ROWS_V2)):
+        content = bytearray((folder / "mysql-bin.000001").read_bytes())
+        offsets, offset = [], MAGIC_SIZE
+        for event in raw_events(bytes(content)):
+            if event[4] == kind:
+                offsets.append(offset)
+            offset += len(event)
+        chosen = [offsets[1], offsets[2], *offsets[5:40:10]]
+        for place in chosen:
+            content[place + 30] ^= 1
+        found = [finding for finding in findings({NAME: bytes(content)}) if finding.is_error]
+        assert [finding.condition for finding in found] == ["BINLOG_CORRUPT.EVENT_CHECKSUM"] * len(chosen)
+        assert [finding.at.byte for finding in found if finding.at] == chosen
+
+
+def test_groups_are_the_same_without_the_compiler(tmp_path: Path, any_file: bytes) -> None:
+    (tmp_path / NAME).write_bytes(any_file)
+    compiled, plain = printed_by(PRINT_GROUPS, tmp_path)
+    assert plain == compiled
+    assert len(plain.splitlines()) == 2 * len(read(any_file))
 
 
 def test_flipped_bit_names_place_and_checksums() -> None:
@@ -113,22 +139,22 @@ def test_a_damaged_size_is_named_by_headers_alone_too(small_file: bytes) -> None
         place += len(event)
 
 
-def test_growing_file_gives_each_group_when_it_is_whole(tmp_path: Path, small_file: bytes) -> None:
+def test_growing_file_gives_each_group_when_it_is_whole(tmp_path: Path, any_file: bytes) -> None:
     """Grown in steps that cut events anywhere, and read from where the last read ended."""
-    whole = read(small_file)
+    whole = read(any_file)
     path = tmp_path / "bin.000001"
-    path.write_bytes(small_file[:100])
+    path.write_bytes(any_file[:100])
     log = open_classic(tmp_path, block_size=256)
     position, taken = log.start_position(), []
     rng = random.Random(3)
     size = 100
-    while size < len(small_file):
-        size = min(len(small_file), size + rng.randrange(1, 400))
-        path.write_bytes(small_file[:size])
+    while size < len(any_file):
+        size = min(len(any_file), size + rng.randrange(1, 400))
+        path.write_bytes(any_file[:size])
         span = log.span(position)
         blocks = list(log.blocks(position))
         taken += groups_of(blocks)
-        assert len(taken) == len(read(small_file[:size]))
+        assert len(taken) == len(read(any_file[:size]))
         position = span.end
     assert taken == whole
 

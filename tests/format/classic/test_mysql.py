@@ -12,7 +12,6 @@ import pytest
 from binlog_format import DataLossError, OptionError, Position, StartError, open_log
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.formats.opening import verify_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
@@ -28,7 +27,6 @@ from tests.format.classic.logs import (
     Group,
     case_path,
     groups_of,
-    listed_event_counts,
     open_classic,
 )
 
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 
 A = "88ee60ec-e4d9-11f1-baee-02fc00000001"
-_OUTSIDE_OF_GROUPS = ("FORMAT_DESC", "PREVIOUS_GTIDS", "ROTATE", "STOP")
 
 
 def said_gtids(case: str) -> list[str]:
@@ -88,16 +85,6 @@ def test_groups_stand_where_the_server_said(case: str) -> None:
     assert checked == len(groups)
 
 
-@pytest.mark.parametrize("case", [case for case in MYSQL_CASES if "torn" not in case])
-def test_all_events_of_groups_are_given(case: str) -> None:
-    _, groups = whole_log(case)
-    counts = Counter(EventType(kind).name for group in groups for kind in group.types)
-    listed = listed_event_counts(case)
-    for name in _OUTSIDE_OF_GROUPS:
-        listed.pop(name, None)
-    assert dict(counts) == listed
-
-
 def test_groups_begin_and_end_as_mysql_builds_them() -> None:
     """Statements are two events, transactions end in XID, COMMIT, XA_PREPARE or are a payload."""
     gtid_types = {EventType.GTID, EventType.GTID_TAGGED}
@@ -110,26 +97,6 @@ def test_groups_begin_and_end_as_mysql_builds_them() -> None:
         assert ends["QUERY", True] > 50
         assert ends["XID", False] + ends["TRANSACTION_PAYLOAD", False] > 90
         assert {name for name, _ in ends} <= {"QUERY", "XID", "XA_PREPARE", "TRANSACTION_PAYLOAD"}
-
-
-@pytest.mark.parametrize("case", ["mysql-9/ops", "mysql-9/ops_zstd", "mysql-9/rotation", "mysql-9/hugeblob"])
-@pytest.mark.parametrize("block_size", [64, 700, 4096])
-def test_small_blocks_give_the_same_groups(case: str, block_size: int) -> None:
-    """Blocks smaller than a group, and than an event, give large groups in pieces."""
-    assert whole_log(case, block_size=block_size)[1] == whole_log(case)[1]
-
-
-@pytest.mark.parametrize("case", ["mysql-9/ops", "mysql-9/rotation", "mysql-9/oltp_small", "mysql-9/types_full"])
-def test_split_parts_give_the_whole(case: str) -> None:
-    log, whole = whole_log(case, block_size=16384)
-    start = log.start_position()
-    end = log.span(start).end
-    for count in (2, 5, 40):
-        cuts = log.split(start, end, count)
-        borders = [start, *cuts, end]
-        parts = [groups_of(log.blocks(*borders[i : i + 2])) for i in range(len(borders) - 1)]
-        assert [group for part in parts for group in part] == whole
-        assert all(parts)
 
 
 @pytest.mark.parametrize("case", ["mysql-9/ops", "mysql-9/ops_zstd", "mysql-9/rotation"])
@@ -280,11 +247,6 @@ def test_killed_server_s_file_is_cut_back_by_its_recovery() -> None:
     assert (file.state, file.size, file.used_size, file.header["in_use"]) == ("active", 28_672, 497, True)
     assert file.header["vendor"] == "mysql"
     assert file.header["gtid_list"] == [f"{A}:1-4"]
-
-
-@pytest.mark.parametrize("case", MYSQL_CASES)
-def test_good_logs_have_no_findings(case: str) -> None:
-    assert [str(finding) for finding in verify_log(str(case_path(case))) if finding.is_error] == []
 
 
 def test_files_of_two_vendors_are_no_log(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 import zlib
 from itertools import product
@@ -12,39 +11,39 @@ import pytest
 
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
+from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.formats.opening import verify_directory
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_format.log_format import NOTE, Finding
+from binlog_format.log_format import NOTE
 from binlog_format.position import Position
-from tests.chance import some
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import (
-    Group,
+    IN_USE_BIT,
+    MYSQL_GTID_TYPES,
     MemoryDirectory,
     file_of,
+    findings,
     groups_of,
     open_classic,
     raw_events,
+    read,
+    small_mysql_file,
     with_checksum,
 )
-from tests.format.classic.test_plain_python import SCRIPT
 from tests.format.events.test_gtid import gtid_event, previous_gtids_event
-from tests.without_compiler import printed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_format.block import Block
 
 ROTATION = SERVER_CASES / "mysql-9" / "rotation"
-OPS = SERVER_CASES / "mysql-9" / "ops"
 NAME, NEXT = "bin.000001", "bin.000002"
 A = "88ee60ec-e4d9-11f1-baee-02fc00000001"
-IN_USE_BIT = 8 * (4 + 17)
-"""The one bit of a file that no checksum covers: the server clears it when it closes the file."""
-_GTID_TYPES = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED}
+
+
+@pytest.fixture(scope="module")
+def small_file() -> bytes:
+    return small_mysql_file()
 
 
 def query(text: str, *, database: bytes = b"t", status: bytes = b"\0\1\2") -> bytes:
@@ -71,87 +70,6 @@ MORE_ROWS = event(EventType.WRITE_ROWS_V2, bytes(20))
 def head() -> list[bytes]:
     """Format_description and PREVIOUS_GTIDS (empty) of a real file."""
     return raw_events((ROTATION / "mysql-bin.000001").read_bytes())[:2]
-
-
-@pytest.fixture(scope="module")
-def small_file() -> bytes:
-    """Statement, transactions, a tagged one, XA: some of the smallest groups of a real file, with its start and end."""
-    events = raw_events((OPS / "mysql-bin.000001").read_bytes())
-    starts = [i for i, part in enumerate(events) if part[4] in _GTID_TYPES]
-    groups = [events[start:end] for start, end in zip(starts, [*starts[1:], len(events) - 1], strict=True)]
-    groups.sort(key=lambda group: sum(map(len, group)))
-    tagged = next(group for group in groups if group[0][4] == EventType.GTID_TAGGED)
-    prepared = next(group for group in groups if group[-1][4] == EventType.XA_PREPARE)
-    transaction = next(group for group in groups if group[-1][4] == EventType.XID)
-    chosen = [*groups[:2], tagged, prepared, transaction]
-    return file_of([*events[:2], *(part for group in chosen for part in group)])
-
-
-def read(*contents: bytes) -> list[Group]:
-    """The groups of a log with these files."""
-    files = {f"bin.{number:06}": content for number, content in enumerate(contents, start=1)}
-    return groups_of(ClassicLog(MemoryDirectory(files)).blocks())
-
-
-def read_until_error(data: bytes) -> tuple[list[Group], BinlogError | None]:
-    blocks: list[Block] = []
-    try:
-        blocks.extend(ClassicLog(MemoryDirectory({NAME: data})).blocks())
-    except BinlogError as error:
-        return groups_of(blocks), error
-    return groups_of(blocks), None
-
-
-def findings(files: dict[str, bytes]) -> list[Finding]:
-    return list(verify_directory(MemoryDirectory(files)))
-
-
-def test_every_cut_gives_the_groups_before_it(small_file: bytes) -> None:
-    whole = read(small_file)
-    ends = [group.position[2] + sum(len(part) + 4 for part in group.events) for group in whole]
-    assert len(whole) == 5
-    near_ends = {end + offset for end in ends for offset in (-1, 0, 1)} & set(range(len(small_file)))
-    for cut in sorted({*some(range(4, len(small_file)), 7), *near_ends}):
-        assert read(small_file[:cut]) == whole[: sum(end <= cut for end in ends)]
-
-
-def test_every_flipped_bit_stops_reading_and_is_found_by_verify(small_file: bytes) -> None:
-    whole = read(small_file)
-    assert findings({NAME: small_file}) == []
-    rng = random.Random(20_261_121)
-    bits = {8 * byte + rng.randrange(8) for byte in some(range(len(small_file)), 3)}
-    bits |= set(range(IN_USE_BIT - 64, IN_USE_BIT + 16))
-    damaged = bytearray(small_file)
-    for bit in sorted(bits):
-        damaged[bit // 8] ^= 1 << bit % 8
-        try:
-            is_found = any(finding.is_error for finding in findings({NAME: bytes(damaged)}))
-        except (StartError, UnsupportedError):
-            is_found = True  # it is not a binlog file any more, or an encrypted one
-        assert is_found == (bit != IN_USE_BIT), f"bit {bit}"
-        if bit >= 32:
-            groups, error = read_until_error(bytes(damaged))
-            assert (error is None) == (bit == IN_USE_BIT)
-            assert groups == whole[: len(groups)]
-        damaged[bit // 8] ^= 1 << bit % 8
-
-
-def test_growing_file_gives_each_group_when_it_is_whole(tmp_path: Path, small_file: bytes) -> None:
-    whole = read(small_file)
-    path = tmp_path / NAME
-    path.write_bytes(small_file[:100])
-    log = open_classic(tmp_path, block_size=256)
-    position, taken = log.start_position(), []
-    rng = random.Random(3)
-    size = 100
-    while size < len(small_file):
-        size = min(len(small_file), size + rng.randrange(1, 400))
-        path.write_bytes(small_file[:size])
-        span = log.span(position)
-        taken += groups_of(log.blocks(position))
-        assert len(taken) == len(read(small_file[:size]))
-        position = span.end
-    assert taken == whole
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -272,7 +190,7 @@ def cut_in_its_third_group() -> bytes:
     """A file of a killed server."""
     first = raw_events((ROTATION / "mysql-bin.000001").read_bytes())
     torn = in_use(file_of(first[:-1]))
-    last = next(i for i in reversed(range(len(first))) if first[i][4] in _GTID_TYPES)
+    last = next(i for i in reversed(range(len(first))) if first[i][4] in MYSQL_GTID_TYPES)
     return torn[: sum(map(len, first[:last])) + 4 + 60]
 
 
@@ -321,32 +239,10 @@ def test_previous_gtids_that_do_not_follow_are_found(head: list[bytes]) -> None:
 def test_gtid_that_comes_twice_is_noted(small_file: bytes) -> None:
     events = raw_events(small_file)
     start = next(i for i, part in enumerate(events) if part[4] == EventType.GTID)
-    end = next(i for i in range(start + 1, len(events)) if events[i][4] in _GTID_TYPES)
+    end = next(i for i in range(start + 1, len(events)) if events[i][4] in MYSQL_GTID_TYPES)
     (found,) = findings({NAME: file_of([*events, *events[start:end]])})
     assert (found.condition, found.is_error) == (NOTE, False)
     assert found.reason.endswith("is there a second time")
-
-
-def test_check_goes_on_after_damage() -> None:
-    content = bytearray((OPS / "mysql-bin.000001").read_bytes())
-    offsets, offset = [], 4
-    for part in raw_events(bytes(content)):
-        if part[4] == EventType.WRITE_ROWS_V2:
-            offsets.append(offset)
-        offset += len(part)
-    for damaged in offsets[5:40:10]:
-        content[damaged + 30] ^= 1
-    found = [finding for finding in findings({NAME: bytes(content)}) if finding.is_error]
-    assert [finding.condition for finding in found] == ["BINLOG_CORRUPT.EVENT_CHECKSUM"] * 4
-    assert [finding.at.byte for finding in found if finding.at] == offsets[5:40:10]
-
-
-def test_groups_are_the_same_without_the_compiler(tmp_path: Path, small_file: bytes) -> None:
-    (tmp_path / NAME).write_bytes(small_file)
-    compiled, plain = printed_by(SCRIPT, tmp_path)
-    assert plain == compiled
-    assert f"{A}:tag_one:" in plain
-    assert len(plain.splitlines()) == 10
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

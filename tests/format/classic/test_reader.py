@@ -24,6 +24,7 @@ from binlog_format.source_file import LocalDirectory
 from tests.format.classic.logs import (
     DECODED_CASES,
     MARIADB_CASES,
+    MYSQL_CASES,
     OLTP_SMALL,
     as_tuple,
     case_path,
@@ -37,7 +38,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LISTED_NAMES = {EventType.XA_PREPARE: "XA_PREPARE", EventType.MARIADB_GTID: "MDB_GTID"}
-_OUTSIDE_OF_GROUPS = ("FORMAT_DESC", "MDB_GTID_LIST", "BINLOG_CHECKPOINT", "ROTATE", "STOP")
+_OUTSIDE_OF_GROUPS = ("FORMAT_DESC", "MDB_GTID_LIST", "PREVIOUS_GTIDS", "BINLOG_CHECKPOINT", "ROTATE", "STOP")
+_WHOLE_CASES = [case for case in (*MARIADB_CASES, *MYSQL_CASES) if "torn" not in case]
+_SMALL_CASES = [f"mariadb-10.11/{name}" for name in ("ops", "rotation", "hugeblob")]
+_SMALL_CASES += [f"mysql-9/{name}" for name in ("ops", "ops_zstd", "rotation", "hugeblob")]
+_SPLIT_CASES = [f"mariadb-10.11/{name}" for name in ("ops", "rotation", "oltp_small")]
+_SPLIT_CASES += [f"mysql-9/{name}" for name in ("ops", "rotation", "oltp_small", "types_full")]
 
 
 def copied(path: Path, to: Path) -> Path:
@@ -64,7 +70,7 @@ def test_groups_are_those_that_the_server_decodes(case: str) -> None:
     assert [group.gtid for group in groups_of(open_classic(case_path(case)).blocks())] == expected
 
 
-@pytest.mark.parametrize("case", [case for case in MARIADB_CASES if not case.endswith("torn")])
+@pytest.mark.parametrize("case", _WHOLE_CASES)
 def test_all_events_of_groups_are_given(case: str) -> None:
     counts = Counter(
         _LISTED_NAMES.get(EventType(kind), EventType(kind).name)
@@ -77,7 +83,7 @@ def test_all_events_of_groups_are_given(case: str) -> None:
     assert dict(counts) == listed
 
 
-@pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/hugeblob"])
+@pytest.mark.parametrize("case", _SMALL_CASES)
 @pytest.mark.parametrize("block_size", [64, 700, 4096])
 def test_small_blocks_give_the_same_groups(case: str, block_size: int) -> None:
     """Blocks smaller than a group, and than an event, give large groups in pieces."""
@@ -145,7 +151,7 @@ def test_next_positions_lead_through_the_log() -> None:
     assert taken == whole
 
 
-@pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/oltp_small"])
+@pytest.mark.parametrize("case", _SPLIT_CASES)
 def test_split_parts_give_the_whole(case: str) -> None:
     log = open_classic(case_path(case), block_size=16384)
     start = log.start_position()

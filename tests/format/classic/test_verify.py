@@ -10,21 +10,21 @@ from binlog_format import Position, StartError
 from binlog_format.formats.opening import verify_directory, verify_log
 from binlog_format.log_format import NOT_YET, NOTE, Finding
 from binlog_format.source_file import LocalDirectory
-from tests.chance import some
 from tests.format.classic.logs import (
+    IN_USE_BIT,
     MARIADB_CASES,
+    MYSQL_CASES,
     OLTP_SMALL,
     MemoryDirectory,
     case_path,
     file_of,
+    findings,
     raw_events,
     with_checksum,
 )
 
 NAME = "mysql-bin.000001"
 NEXT = "mysql-bin.000002"
-IN_USE_BIT = 8 * (4 + 17)
-"""The one bit of a file that no checksum covers: the server clears it when it closes the file."""
 
 
 def small_file(groups: int = 2) -> bytes:
@@ -36,56 +36,17 @@ def small_file(groups: int = 2) -> bytes:
     return file_of([*events[: starts[0]], *(event for part in chosen for event in part)])
 
 
-def findings(files: dict[str, bytes]) -> list[Finding]:
-    return list(verify_directory(MemoryDirectory(files)))
-
-
 def errors(files: dict[str, bytes]) -> list[Finding]:
     return [finding for finding in findings(files) if finding.is_error]
 
 
-@pytest.mark.parametrize("case", MARIADB_CASES)
+@pytest.mark.parametrize("case", [*MARIADB_CASES, *MYSQL_CASES])
 def test_good_logs_have_no_findings(case: str) -> None:
     assert [str(finding) for finding in verify_log(str(case_path(case))) if finding.is_error] == []
 
 
 def test_committed_log_has_no_findings() -> None:
     assert list(verify_log(str(OLTP_SMALL))) == []
-
-
-@pytest.mark.thorough
-def test_every_single_bit_flip_is_found() -> None:
-    """All bits but the one that states that the file is in use, which a server changes without a new checksum."""
-    content = small_file()
-    assert findings({NAME: content}) == []
-    damaged = bytearray(content)
-    missed = []
-    for bit in sorted({*some(range(8 * len(content)), 9), IN_USE_BIT}):
-        damaged[bit // 8] ^= 1 << bit % 8
-        try:
-            is_found = any(finding.is_error for finding in verify_directory(MemoryDirectory({NAME: bytes(damaged)})))
-        except StartError:
-            is_found = True  # it is not a binlog file any more
-        if not is_found:
-            missed.append(bit)
-        damaged[bit // 8] ^= 1 << bit % 8
-    assert missed == [IN_USE_BIT]
-
-
-def test_check_goes_on_after_damage() -> None:
-    """In several groups, and in two events of one group."""
-    events = raw_events((OLTP_SMALL / NAME).read_bytes())
-    content = bytearray(file_of(events))
-    offsets = [4]
-    for event in events:
-        offsets.append(offsets[-1] + len(event))
-    rows = [index for index, event in enumerate(events) if event[4] == 23]
-    chosen = [rows[1], rows[2], rows[40]]
-    for index in chosen:
-        content[offsets[index] + 30] ^= 1
-    found = errors({NAME: bytes(content)})
-    assert [finding.condition for finding in found] == ["BINLOG_CORRUPT.EVENT_CHECKSUM"] * 3
-    assert [finding.at.byte for finding in found if finding.at] == [offsets[index] for index in chosen]
 
 
 def test_gtid_list_that_does_not_follow_is_found() -> None:
