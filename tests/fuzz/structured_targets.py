@@ -30,7 +30,7 @@ from binlog_format.structured.view import LogsView
 from tests.format.innodb.inspection.small_logs import LogInMemory
 from tests.format.structured.arguments.blocks import all_rows, block_of_events, source
 from tests.format.structured.arguments.model import Events, events
-from tests.format.structured.logs import defined, log_entries
+from tests.format.structured.logs import MemoryImage, defined, log_entries
 from tests.format.structured.typed_log import typed_log
 from tests.fuzz.declaring import NUMBERS, Target
 from tests.fuzz.seeds import EDITS, Edit, spoiled
@@ -152,15 +152,6 @@ def line_formats(event_format: bytes, date_format: bytes, sync: ClockSync, numbe
         _write_lines(replace(block, clock_syncs=(sync,) * len(block.clock_syncs)), event_format, date_format)
 
 
-class _Image:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size]
-
-
 def memory_image(parts: list[tuple[bool, list[bytes], list[int]]], edits: list[Edit]) -> None:
     """Sessions and queues in memory, spoiled: what is recovered are whole entries of the image, none of them twice."""
     image = b""
@@ -172,7 +163,7 @@ def memory_image(parts: list[tuple[bool, list[bytes], list[int]]], edits: list[E
             indexes = (1, len(content), *(number % (len(content) + 1) for number in numbers))
             image += DATA_MAGIC + DATA_STRUCT.pack(*indexes) + content
     data = spoiled(image, edits)
-    source_image = _Image(data)
+    source_image = MemoryImage(data)
     ranges = []
     for block in recovered(source_image, lambda _, line: None):
         ranges += [one for one in block.ranges if one[0] < one[1]]

@@ -37,6 +37,7 @@ from binlog_streaming.lake.file_reader import without_views
 from binlog_streaming.lake.iceberg.catalog import open_catalog
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.settings import TableFormat
+from tests.truth.truth_values import GEOMETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -53,17 +54,6 @@ DOUBLE = struct.Struct("<d")
 FLOATS = struct.Struct("<f")
 FLOAT_MAX = float(np.finfo(np.float32).max)
 BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-GEOMETRIES = (
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-    "geomcollection",
-)
 INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit")
 MOMENTS = ("date", "datetime", "timestamp")
 SHOWN = 3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from tests.streaming.snapshot.live import of_mysql
-from tests.streaming.snapshot.storm import LOST_TO_OTHERS, RECONNECT_S, SERVER_IS_GONE
+from tests.streaming.snapshot.storm import LOST_TO_OTHERS, RECONNECT_S, SERVER_IS_GONE, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,20 +50,17 @@ def heavy(server: ServerPair, *, pause: float, turns: threading.Semaphore, seed:
         turns: Of the storm; a transaction takes one.
         seed: Of what it writes.
     """
-    stop, failures, counts = threading.Event(), list[BaseException](), Counter[str]()
+    stop, counts = threading.Event(), Counter[str]()
     numbers = random.Random(seed)
 
-    def work() -> None:
-        try:
-            while not stop.is_set():
-                try:
-                    write()
-                except pymysql.MySQLError as error:
-                    if error.args[0] not in (*SERVER_IS_GONE, *LOST_TO_OTHERS):
-                        raise
-                    stop.wait(RECONNECT_S)
-        except BaseException as error:  # raised again below, on the thread of the soak
-            failures.append(error)
+    def work(_: int) -> None:
+        while not stop.is_set():
+            try:
+                write()
+            except pymysql.MySQLError as error:
+                if error.args[0] not in (*SERVER_IS_GONE, *LOST_TO_OTHERS):
+                    raise
+                stop.wait(RECONNECT_S)
 
     def write() -> None:
         with server.connect() as connection, connection.cursor() as cursor:
@@ -73,15 +70,8 @@ def heavy(server: ServerPair, *, pause: float, turns: threading.Semaphore, seed:
                 with turns:
                     counts[_transaction(cursor, numbers, is_mysql=server.primary.installed.is_mysql)] += 1
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with working(work, 1, stop):
         yield counts
-    finally:
-        stop.set()
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def _transaction(cursor: Cursor, numbers: random.Random, *, is_mysql: bool) -> str:

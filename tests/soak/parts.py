@@ -1,9 +1,15 @@
-"""What soaks of live servers share: `ServerPair`, `SoakError`."""
+"""What soaks of live servers share: `ServerPair`, `SoakError`, `each_soak`."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import random
+import sys
+import tempfile
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -12,9 +18,7 @@ from tests.streaming.failing_over.pairs import follow, promote, server_of, wait_
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
 
     from pymysql.connections import Connection
@@ -92,3 +96,32 @@ def decide_prepared(server: DatabaseServer, chance: random.Random) -> None:
         cursor.execute("XA RECOVER CONVERT XID" if server.installed.is_mysql else "XA RECOVER FORMAT='SQL'")
         for *_, branch in cursor.fetchall():
             cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
+
+
+def soak_arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser of what all soaks take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
+    parser.add_argument("--work", type=Path, default=None, help="kept afterwards; default: a temporary directory")
+    return parser
+
+
+def each_soak(
+    arguments: argparse.Namespace, names: Iterable[str]
+) -> Iterator[tuple[str, Path, int, Callable[[str], None]]]:
+    """Soaks one after the other: each one's name, its directory, the seed, and a function that prints what happens."""
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
+    for name in names:
+        started = time.monotonic()
+
+        def tell(what: str, name: str = name, started: float = started) -> None:
+            sys.stdout.write(f"{name}, {time.monotonic() - started:.0f} s: {what}\n")
+            sys.stdout.flush()
+
+        tell(f"seed {seed}")
+        with contextlib.ExitStack() as stack:
+            work = arguments.work and arguments.work / name
+            work = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-soak-")))
+            work.mkdir(parents=True, exist_ok=True)
+            yield name, work, seed, tell

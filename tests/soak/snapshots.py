@@ -7,20 +7,17 @@ targets are what the server has.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -29,12 +26,13 @@ from binlog_lab.demo.processes import JobProcess, kill_family
 from binlog_streaming.settings import Mode
 from tests.program import PROGRAM
 from tests.servers import ServerKind
-from tests.soak.parts import ServerPair, SoakError
+from tests.soak.parts import ServerPair, SoakError, each_soak, soak_arguments
 from tests.streaming.snapshot.live import run_sql, url_of
 from tests.streaming.snapshot.storm import TABLES, WRITERS, storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
 
@@ -418,29 +416,14 @@ def _replayed(changes: Sequence[dict[str, Any]]) -> list[Row]:
 
 def main() -> int:
     """Complete tables while nothing lives long; exit status 1 when a target is not what the server has."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--kills", type=int, default=30)
+    parser = soak_arguments(main.__doc__)
     parser.add_argument("--server", type=ServerKind, choices=list(ServerKind), default=ServerKind.MARIADB)
     parser.add_argument("--method", type=Method, choices=list(Method), action="append", help="default: both")
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--work", type=Path, default=None, help="kept afterwards; default: a temporary directory")
     arguments = parser.parse_args()
-    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
     status = 0
-    for method in arguments.method or list(Method):
-        started = time.monotonic()
-
-        def tell(what: str, method: Method = method, started: float = started) -> None:
-            sys.stdout.write(f"{method}, {time.monotonic() - started:.0f} s: {what}\n")
-            sys.stdout.flush()
-
-        tell(f"seed {seed}")
-        with contextlib.ExitStack() as stack:
-            work = arguments.work and arguments.work / method
-            work = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-soak-")))
-            work.mkdir(parents=True, exist_ok=True)
-            soak = SnapshotSoak(work, kind=arguments.server, method=method, seed=seed, tell=tell)
-            outcome = soak.run(arguments.kills)
+    for name, work, seed, tell in each_soak(arguments, arguments.method or list(Method)):
+        soak = SnapshotSoak(work, kind=arguments.server, method=Method(name), seed=seed, tell=tell)
+        outcome = soak.run(arguments.kills)
         killed = ", ".join(f"{count} of the {victim}" for victim, count in sorted(outcome.kills.items()))
         tell(f"{killed}; {outcome.alters} ALTER TABLE, {outcome.snapshots} whole snapshots, {outcome.rows} rows")
         tell(outcome.proved.strip())

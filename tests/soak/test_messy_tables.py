@@ -28,7 +28,7 @@ from tests.program import run_program
 from tests.servers import ServerKind, as_installed
 from tests.streaming.prove.proofs import held
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of
-from tests.streaming.snapshot.storm import LOST_TO_OTHERS
+from tests.streaming.snapshot.storm import LOST_TO_OTHERS, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,41 +210,29 @@ def fill(server: DatabaseServer) -> None:
 @contextlib.contextmanager
 def writing(server: DatabaseServer) -> Iterator[list[int]]:
     """Four writers on all tables; gives how many transactions each has ended."""
-    stop, failures, counts = threading.Event(), list[BaseException](), [0] * WRITERS
+    stop, counts = threading.Event(), [0] * WRITERS
     # Updates of such a table on a newer MariaDB have no generated columns in the log, and the job stops by that name.
     has_images = server.installed.is_mysql or server.installed.root is None
     tables = [(quoted(name), table) for name, table in tables_of(server).items() if has_images or not table.others]
 
     def write(number: int) -> None:
         chance = random.Random(number)
-        try:
-            with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-                cursor.execute("SET sql_mode = '', innodb_lock_wait_timeout = 1")
-                while not stop.wait(PAUSE_S):
-                    try:
-                        for _ in range(chance.choice((1, 1, 3))):
-                            cursor.execute(_statement(chance, *chance.choice(tables)))
-                            cursor.execute(_big_statement(chance))
-                        cursor.execute(chance.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK")))
-                    except pymysql.MySQLError as error:
-                        if error.args[0] not in LOST_TO_OTHERS:
-                            raise
-                        cursor.execute("ROLLBACK")
-                    counts[number] += 1
-        except BaseException as error:  # raised again below, on the thread of the test
-            failures.append(error)
+        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_mode = '', innodb_lock_wait_timeout = 1")
+            while not stop.wait(PAUSE_S):
+                try:
+                    for _ in range(chance.choice((1, 1, 3))):
+                        cursor.execute(_statement(chance, *chance.choice(tables)))
+                        cursor.execute(_big_statement(chance))
+                    cursor.execute(chance.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK")))
+                except pymysql.MySQLError as error:
+                    if error.args[0] not in LOST_TO_OTHERS:
+                        raise
+                    cursor.execute("ROLLBACK")
+                counts[number] += 1
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    try:
+    with working(write, WRITERS, stop):
         yield counts
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if failures:
-        raise failures[0]
 
 
 def _statement(chance: random.Random, name: str, table: MessyTable) -> str:

@@ -7,14 +7,12 @@ once and in order, the rows that messages leave are the server's, and planted se
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
@@ -34,7 +32,7 @@ from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
 from tests.program import PROGRAM
 from tests.servers import ServerKind, server_in
-from tests.soak.parts import SoakError, decide_prepared
+from tests.soak.parts import SoakError, decide_prepared, each_soak, soak_arguments
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of
 from tests.streaming.snapshot.storm import TABLES, storm
 from tests.streaming.topics.publishing import messages_made, publish_job
@@ -340,29 +338,14 @@ def _is_of_job(message: Message) -> bool:
 
 def main() -> int:
     """Publish while nothing lives long; exit status 1 when a topic does not have exactly what it must."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--kills", type=int, default=30)
+    parser = soak_arguments(main.__doc__)
     parser.add_argument("--client", choices=CLIENTS, action="append", help="default: one after the other")
     parser.add_argument("--server", type=ServerKind, choices=list(ServerKind), default=ServerKind.MARIADB)
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--work", type=Path, default=None, help="kept afterwards; default: a temporary directory")
     arguments = parser.parse_args()
-    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
     status = 0
-    for client in arguments.client or CLIENTS:
-        started = time.monotonic()
-
-        def tell(what: str, client: str = client, started: float = started) -> None:
-            sys.stdout.write(f"{client}, {time.monotonic() - started:.0f} s: {what}\n")
-            sys.stdout.flush()
-
-        tell(f"seed {seed}")
-        with contextlib.ExitStack() as stack:
-            work = arguments.work and arguments.work / client
-            work = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-soak-")))
-            work.mkdir(parents=True, exist_ok=True)
-            soak = TopicSnapshotsSoak(work, kind=arguments.server, client=client, seed=seed, tell=tell)
-            outcome = soak.run(arguments.kills)
+    for client, work, seed, tell in each_soak(arguments, arguments.client or CLIENTS):
+        soak = TopicSnapshotsSoak(work, kind=arguments.server, client=client, seed=seed, tell=tell)
+        outcome = soak.run(arguments.kills)
         killed = ", ".join(f"{count} of the {victim}" for victim, count in sorted(outcome.kills.items()))
         tell(f"killed: {killed}; {outcome.snapshots} whole snapshots, {outcome.transactions} transactions")
         tell(f"{outcome.messages} messages, {outcome.copied} of copied rows; {outcome.rows} rows on the server")

@@ -6,17 +6,14 @@ and they are the workload's.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -33,11 +30,12 @@ from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
 from tests.faults.tcp_proxy import TcpProxy
 from tests.program import PROGRAM
-from tests.soak.parts import SoakError
+from tests.soak.parts import SoakError, each_soak, soak_arguments
 from tests.streaming.topics.publishing import LogWriting, publish_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from binlog_lab.demo.proof.comparison import Comparison
     from binlog_lab.demo.reports import DemoPublishReport
@@ -320,27 +318,12 @@ class TopicsSoak:
 
 def main() -> int:
     """Let everything happen that can; exit status 1 when a topic does not give exactly its table."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--kills", type=int, default=30)
+    parser = soak_arguments(main.__doc__)
     parser.add_argument("--client", choices=CLIENTS, action="append", help="default: one after the other")
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--work", type=Path, default=None, help="kept afterwards; default: a temporary directory")
     arguments = parser.parse_args()
-    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
     outcomes = []
-    for client in arguments.client or CLIENTS:
-        started = time.monotonic()
-
-        def tell(what: str, client: str = client, started: float = started) -> None:
-            sys.stdout.write(f"{client}, {time.monotonic() - started:.0f} s: {what}\n")
-            sys.stdout.flush()
-
-        tell(f"seed {seed}")
-        with contextlib.ExitStack() as stack:
-            work = arguments.work and arguments.work / client
-            work = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-soak-")))
-            work.mkdir(parents=True, exist_ok=True)
-            outcome = TopicsSoak(work, client=client, seed=seed, tell=tell).run(arguments.kills)
+    for client, work, seed, tell in each_soak(arguments, arguments.client or CLIENTS):
+        outcome = TopicsSoak(work, client=client, seed=seed, tell=tell).run(arguments.kills)
         outcomes.append(outcome)
         for one in outcome.comparisons:
             tell(f"{one.table}: {one.expected} rows, {'equal' if one.is_equal else f'NOT EQUAL: {one.differences}'}")

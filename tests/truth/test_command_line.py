@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from binlog_streaming.cli.logs.changes import changes as command
+from tests.streaming.cli.test_changes import run_changes
 from tests.truth.cases import NAMED, NAMELESS, case
 from tests.truth.comparison import Comparison
 from tests.truth.reading import Change, json_changes, typed_changes
@@ -19,16 +17,6 @@ from tests.truth.truth_values import Number
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def run(*arguments: object) -> str:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    app.command()(command)
-    result = CliRunner().invoke(app, ["changes", *(str(argument) for argument in arguments)])
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
 
 
 def as_change(line: dict[str, Any]) -> Change:
@@ -45,7 +33,7 @@ def as_change(line: dict[str, Any]) -> Change:
 
 
 def lines(*arguments: object) -> list[Change]:
-    text = run(*arguments, "--output", "jsonl")
+    text = run_changes(*arguments, "--output", "jsonl")
     return [as_change(json.loads(line, parse_float=Number)) for line in text.split("\n") if line]
 
 
@@ -88,7 +76,7 @@ def test_json_lines_with_a_schema_file(name: str, tmp_path: Path) -> None:
 def test_arrow_file_has_the_typed_changes(name: str, table: str, tmp_path: Path) -> None:
     truth = case(name)
     path = tmp_path / "changes.arrow"
-    run(truth.path, "--table", table, "--output", "arrow", path)
+    run_changes(truth.path, "--table", table, "--output", "arrow", path)
     with pa.ipc.open_file(path) as reader:
         rows = reader.read_all().to_pylist()
     assert [as_change(row) for row in rows] == typed_changes(truth.path, table)

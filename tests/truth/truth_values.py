@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DOUBLE_STRUCT = struct.Struct("<d")
 _SRID_STRUCT = struct.Struct("<I")
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_GEOMETRIES = (
+GEOMETRIES = (
     "geometry",
     "point",
     "linestring",
@@ -170,7 +170,7 @@ def _json_form(truth: Any, column: ColumnInfo, *, declared: bool) -> object:
         assert kind in ("date", "datetime", "timestamp")
         return truth.replace(" ", "T") + ("Z" if kind == "timestamp" else "")
     if isinstance(form, Decimal):
-        return str(_without_zerofill(truth)) if kind == "decimal" else int(truth)
+        return str(without_zerofill(truth)) if kind == "decimal" else int(truth)
     return form
 
 
@@ -195,7 +195,7 @@ def _typed_form(truth: Any, column: ColumnInfo, *, declared: bool) -> object:
 def _plain_form(truth: str, kind: str, full: str) -> object:
     if kind == "decimal":
         precision = _argument(full)
-        text = _without_zerofill(truth)
+        text = without_zerofill(truth)
         return Decimal(text) if precision <= DECIMAL_DIGITS_MAX else text
     if kind == "bit":
         bits = _argument(full)
@@ -206,7 +206,7 @@ def _plain_form(truth: str, kind: str, full: str) -> object:
         return int(truth)
     if kind == "time":
         return truth
-    return _moment(truth, kind)
+    return moment_of(truth, kind)
 
 
 def _bytes_form(truth: dict[str, Any], kind: str, charset: str | None, full: str, *, declared: bool) -> object:
@@ -218,7 +218,7 @@ def _bytes_form(truth: dict[str, Any], kind: str, charset: str | None, full: str
             return _Digest(truth["len"], truth["sha256"], _as_is)
         return _Digest(truth["len"], truth["sha256"], lambda text: encoded(text, charset_codec))
     content = bytes.fromhex(truth["hex"])
-    if kind in _GEOMETRIES:
+    if kind in GEOMETRIES:
         (srid,) = _SRID_STRUCT.unpack_from(content)
         return {"srid": srid, "wkb": content[_SRID_STRUCT.size :]}
     if kind == "vector":
@@ -253,13 +253,14 @@ def _argument(column_type: str) -> int:
     return int(found[1])
 
 
-def _without_zerofill(text: str) -> str:
+def without_zerofill(text: str) -> str:
+    """A number without the zeros before it."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     whole, point, fraction = digits.partition(".")
     return sign + (whole.lstrip("0") or "0") + point + fraction
 
 
-def _moment(text: str, kind: str) -> datetime.date | None:
+def moment_of(text: str, kind: str) -> datetime.date | None:
     """None for zero and partial dates, and for days that are in no calendar."""
     assert kind in ("date", "datetime", "timestamp"), kind
     try:

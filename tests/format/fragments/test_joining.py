@@ -15,24 +15,23 @@ from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.fragments import joining
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events import EventsView
-from binlog_format.views.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_fragments
 from binlog_lab.event_encoding.table_encoding import TableEncoder
 from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
-from tests.format.views.made_tables import ITEMS, LOG, SPECS, WIDE
+from tests.format.views.made_tables import ITEMS, LOG, SPECS, WIDE, table_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_format.block import Block, Table
+    from binlog_format.views.table_index import TableIndex
     from tests.format.views.made_tables import Row, Work
 
 ORIGIN = Origin(1_700_000_001, 7)
@@ -121,24 +120,6 @@ def test_bytes_of_joined_events_have_the_places_of_their_fragments(
         assert np.array_equal(stored, there)
 
 
-def _indexes(blocks: Iterable[Block]) -> list[TableIndex]:
-    """What the view `tables` builds, through its bytes."""
-    maps = TableMaps()
-    tables: dict[str, TouchedTable] = {}
-    for block in blocks:
-        for touched in maps.resolve(block):
-            table = tables.setdefault(touched.layout.digest, TouchedTable(touched.layout))
-            table.add(block, touched, DEFAULT_DECODING)
-    return [_index(table) for table in tables.values()]
-
-
-def _index(table: TouchedTable) -> TableIndex:
-    (row,) = table.rows()
-    content = row["index"]
-    assert isinstance(content, bytes)
-    return TableIndex.from_bytes(content)
-
-
 def _rows(index: TableIndex, log: MadeLog, size_max: int | None = None) -> list[dict[str, object]]:
     pieces = [index.load(log)] if size_max is None else index.pieces(log, size_max=size_max)
     batches = []
@@ -158,7 +139,7 @@ def test_index_gives_the_rows_of_a_log_without_fragments(
 ) -> None:
     work, groups = made
     plain, log = _log(work.groups), _log(groups, page_size=page_size, piece_events=piece_events)
-    expected, found = _indexes(plain.blocks()), _indexes(expanded(log.blocks()))
+    expected, found = table_indexes(plain.blocks()), table_indexes(expanded(log.blocks()))
     for one, other in zip(found, expected, strict=True):
         assert (one.layout, one.size, one.checks) == (other.layout, other.size, other.checks)
         assert _rows(one, log, size_max) == _rows(other, plain)
@@ -253,7 +234,7 @@ def test_index_of_a_large_event_gives_its_rows(
     groups, count = made
     log = _log(groups, page_size=page_size, piece_events=piece_events)
     found = 0
-    for index in _indexes(expanded(log.blocks())):
+    for index in table_indexes(expanded(log.blocks())):
         rows = _rows(index, log, size_max)
         assert rows == _rows(index, log)
         found += sum(row["_change_type"] in ("delete", "update_postimage") for row in rows)
@@ -425,7 +406,7 @@ def test_fragment_without_content_is_named() -> None:
 def test_changed_log_is_named_by_an_index() -> None:
     table_map, fragments = _cut_insert()
     log = _log([_group(1, [table_map, *fragments, xid()])])
-    (index,) = _indexes(expanded(log.blocks()))
+    (index,) = table_indexes(expanded(log.blocks()))
     places = (index.columns["extent_offset"] + index.columns["extent_size"] - 1).tolist()
     assert len(places) == 4
     for byte in (*places, int(index.columns["extent_offset"][0]) + 19):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import re
@@ -10,6 +9,8 @@ import struct
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from tests.truth.truth_values import moment_of, without_zerofill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,7 @@ def expected_value(truth: Any, column: dict[str, str], *, has_labels: bool = Tru
         return _decoded(bytes.fromhex(truth["hex"]), column["charset"])
     if kind == "decimal":
         precision = int(re.match(r"decimal\((\d+)", full)[1])  # type: ignore[index]
-        return Decimal(truth) if precision <= 38 else _without_zerofill(truth)
+        return Decimal(truth) if precision <= 38 else without_zerofill(truth)
     if kind == "bit":
         bits = int(re.match(r"bit\((\d+)", full)[1])  # type: ignore[index]
         return bool(int(truth)) if bits == 1 else Decimal(truth) if bits == 64 else int(truth)
@@ -98,21 +99,4 @@ def expected_value(truth: Any, column: dict[str, str], *, has_labels: bool = Tru
         return int(truth)
     if kind == "time":
         return truth
-    return _moment(truth, kind)
-
-
-def _without_zerofill(text: str) -> str:
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    whole, point, fraction = digits.partition(".")
-    return sign + (whole.lstrip("0") or "0") + point + fraction
-
-
-def _moment(text: str, kind: str) -> datetime.date | None:
-    assert kind in ("date", "datetime", "timestamp"), kind
-    try:
-        if kind == "date":
-            return datetime.date.fromisoformat(text)
-        moment = datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S" + (".%f" if "." in text else ""))  # noqa: DTZ007
-    except ValueError:  # zero and partial dates, days that are in no calendar
-        return None
-    return moment.replace(tzinfo=datetime.UTC) if kind == "timestamp" else moment
+    return moment_of(truth, kind)

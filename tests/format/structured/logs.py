@@ -17,6 +17,17 @@ U64 = st.integers(0, (1 << 64) - 1)
 TEXTS = st.binary(max_size=6)
 
 
+class MemoryImage:
+    """An image of a process, in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+
 def entry(payload: bytes) -> bytes:
     """An entry, its size before it."""
     return struct.pack("<I", len(payload)) + payload

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from binlog_format.gtids.gtid import Gtid
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.rows.table_events import TableMaps
+from binlog_format.views.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.event_encoding import Origin
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, query, xid
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hypothesis.strategies import DrawFn
 
+    from binlog_format.block import Block
     from binlog_lab.event_encoding.value_encoding import Value
 
 Row = tuple["Value", ...]
@@ -106,3 +112,22 @@ def _statement(draw: DrawFn, work: Work, encoder: TableEncoder) -> None:
             )
             for row_no, (before, after) in enumerate(pairs)
         ]
+
+
+def table_indexes(blocks: Iterable[Block]) -> list[TableIndex]:
+    """What the view `tables` builds, through its bytes."""
+    maps = TableMaps()
+    tables: dict[str, TouchedTable] = {}
+    for block in blocks:
+        for touched in maps.resolve(block):
+            table = tables.setdefault(touched.layout.digest, TouchedTable(touched.layout))
+            table.add(block, touched, DEFAULT_DECODING)
+    return [table_index(table) for table in tables.values()]
+
+
+def table_index(table: TouchedTable) -> TableIndex:
+    """Index of one table."""
+    (row,) = table.rows()
+    content = row["index"]
+    assert isinstance(content, bytes)
+    return TableIndex.from_bytes(content)

@@ -27,11 +27,9 @@ from binlog_format.views.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.event_encoding import Origin, compress_event, encode_payload
 from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
-from tests.format.views.made_tables import ITEMS, LOG, Work, works
+from tests.format.views.made_tables import ITEMS, LOG, Work, table_index, table_indexes, works
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from binlog_format.block import Block, Table
     from binlog_format.kernels import Bytes
     from binlog_format.rows.table_events import TableEvents
@@ -62,24 +60,6 @@ def _log(groups: list[MadeGroup], *, page_size: int = 1 << 40, block_groups: int
     log = CountingLog(groups, page_size=page_size, block_groups=block_groups)
     log.read, log.sizes = [], []
     return log
-
-
-def _indexes(blocks: Iterable[Block]) -> list[TableIndex]:
-    """What the view `tables` builds, through its bytes."""
-    maps = TableMaps()
-    tables: dict[str, TouchedTable] = {}
-    for block in blocks:
-        for touched in maps.resolve(block):
-            table = tables.setdefault(touched.layout.digest, TouchedTable(touched.layout))
-            table.add(block, touched, DEFAULT_DECODING)
-    return [_index(table) for table in tables.values()]
-
-
-def _index(table: TouchedTable) -> TableIndex:
-    (row,) = table.rows()
-    content = row["index"]
-    assert isinstance(content, bytes)
-    return TableIndex.from_bytes(content)
 
 
 def _rows(index: TableIndex, log: MadeLog, size_max: int | None = None) -> list[dict[str, object]]:
@@ -130,7 +110,7 @@ def test_index_of_compressed_events_gives_the_plain_ones(
     """Numbers, GTIDs and values are those of a log that holds the same events plain."""
     work, groups = made
     plain, log = _log(work.groups), _log(groups, page_size=page_size)
-    expected, found = _indexes(plain.blocks()), _indexes(expanded(log.blocks()))
+    expected, found = table_indexes(plain.blocks()), table_indexes(expanded(log.blocks()))
     assert [index.layout for index in found] == [index.layout for index in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.size == other.size
@@ -146,7 +126,7 @@ def test_cut_index_gives_the_same_rows_and_each_part_knows_its_bytes(
     _, groups = made
     log = _log(groups, block_groups=1)
     with patch("binlog_format.views.table_index.CHECKED_BYTES", checked):
-        indexes = _indexes(expanded(log.blocks()))
+        indexes = table_indexes(expanded(log.blocks()))
     for index in indexes:
         parts = [TableIndex.from_bytes(part.to_bytes()) for part in index.cut(size)]
         assert [check for part in parts for check in part.checks] == list(index.checks)
@@ -182,7 +162,7 @@ def test_stored_event_is_read_once_and_with_its_neighbours() -> None:
     """Several row events come out of each payload: they cost one reading of it, and payloads are read together."""
     groups = [_group(n, [encode_payload(_transaction(n, tables=(ITEMS, LOG, ITEMS)), ORIGIN)]) for n in range(1, 40)]
     log = _log(groups)
-    for index in _indexes(expanded(log.blocks())):
+    for index in table_indexes(expanded(log.blocks())):
         log.read, log.sizes = [], []
         assert len(_rows(index, log, BLOCK_SIZE)) == (2 if index.layout.table == "items" else 1) * 3 * 39
         assert len(log.sizes) == 1
@@ -193,7 +173,7 @@ def test_stored_event_is_read_once_and_with_its_neighbours() -> None:
 def test_parts_are_bounded_by_stored_and_plain_bytes() -> None:
     groups = [_group(n, [encode_payload(_transaction(n), ORIGIN)]) for n in range(1, 40)]
     log = _log(groups)
-    (index, _) = _indexes(expanded(log.blocks()))
+    (index, _) = table_indexes(expanded(log.blocks()))
     stored = max(len(group.events[0]) for group in groups)
     pieces = list(index.pieces(log, size_max=1000))
     assert all(len(piece.data) <= 1000 for piece in pieces)
@@ -207,7 +187,7 @@ def test_index_is_small_however_many_events_a_payload_has() -> None:
     for number in range(20_000):
         events += encoder.insert([(number, "x", number)], ORIGIN)
     log = _log([_group(1, [encode_payload([*events, xid()], ORIGIN)])])
-    (index,) = _indexes(expanded(log.blocks()))
+    (index,) = table_indexes(expanded(log.blocks()))
     assert len(index.to_bytes()) < 20_000
     assert len(_rows(index, log)) == 20_000
 
@@ -220,7 +200,7 @@ def test_large_payload_comes_back_in_pieces() -> None:
     blocks = list(expanded(log.blocks()))
     assert len(blocks) > 3
     size = len(group.events[0])
-    for one, other in zip(_indexes(blocks), _indexes(plain.blocks()), strict=True):
+    for one, other in zip(table_indexes(blocks), table_indexes(plain.blocks()), strict=True):
         log.sizes = []
         pieces = list(one.pieces(log, size_max=1 << 20))
         assert log.sizes == [size]
@@ -240,7 +220,7 @@ def test_changed_log_is_named(form: str) -> None:
     events = _transaction(1)
     stored = [compress_event(e) if e[4] in _COMPRESSIBLE else e for e in events]
     log = _log([_group(1, stored if form == "compressed" else [encode_payload(events, ORIGIN)])])
-    (index, _) = _indexes(expanded(log.blocks()))
+    (index, _) = table_indexes(expanded(log.blocks()))
     start = int(index.columns["extent_offset"][0])
     end = start + int(index.columns["extent_size"][0])
     same = index.load(log).data.tobytes()
@@ -261,7 +241,7 @@ def test_changed_log_is_named(form: str) -> None:
 
 def test_rewritten_log_is_named_with_the_table() -> None:
     log = _log([_group(1, [encode_payload(_transaction(1), ORIGIN)])])
-    (index, _) = _indexes(expanded(log.blocks()))
+    (index, _) = table_indexes(expanded(log.blocks()))
     at = int(index.columns["extent_offset"][0] + index.columns["extent_size"][0]) - 3
     log.file[at : at + 3] = b"xxx"
     with pytest.raises(DataLossError, match=r"PAGE_REWRITTEN.*table shop.items: 1 row events in binlog files 0 to 0"):
@@ -284,7 +264,7 @@ def test_index_carries_the_sources_of_mysql() -> None:
         table = table or TouchedTable(replace(touched.layout, vendor=Vendor.MYSQL))
         table.add(replace(block, vendor=Vendor.MYSQL, gtid_sources=sources), touched, DEFAULT_DECODING)
     assert table is not None
-    index = _index(table)
+    index = table_index(table)
     assert index.layout.vendor is Vendor.MYSQL
     (piece,) = index.pieces(log)
     found = [None if n < 0 else piece.gtid_sources[n] for n in piece.groups["gtid_source"].tolist()]
@@ -306,7 +286,7 @@ def test_index_carries_what_a_schema_has_said() -> None:
     assert [column.declared for column in completed.columns] == [column.declared for column in said]
     table = TouchedTable(completed)
     table.add(block, touched, DEFAULT_DECODING)
-    assert _index(table).layout == completed
+    assert table_index(table).layout == completed
 
 
 def test_rows_may_lie_elsewhere_than_their_group() -> None:
@@ -319,7 +299,7 @@ def test_rows_may_lie_elsewhere_than_their_group() -> None:
     groups["file_no"] += 5
     table = TouchedTable(touched.layout)
     table.add(replace(block, groups=groups), touched, DEFAULT_DECODING)
-    (piece,) = _index(table).pieces(log)
+    (piece,) = table_index(table).pieces(log)
     assert piece.groups["file_no"].tolist() == [5, 5]
     assert piece.groups["chunk"].tolist() == groups["chunk"].tolist()
     assert np.array_equal(

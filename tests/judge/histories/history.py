@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from tests.judge.tables import BYTES, GEOMETRIES, ServerTable
+from tests.judge.tables import BYTES, ServerTable
+from tests.truth.truth_values import GEOMETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from binlog_format.structured.recovery import recovered
 from binlog_streaming.cli.logs.brecovery import CANNOT_READ, CANNOT_WRITE, HELP, NO_ARGUMENT, run
 from tests.corpus import corpus
+from tests.format.structured.logs import MemoryImage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,17 +76,6 @@ def _queue(session: int, before: bytes, after: bytes) -> bytes:
     return DATA + struct.pack("<6Q", *indexes) + after + b"\xee" * 7 + before + b"\xee" * 2
 
 
-class _Image:
-    """An image in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size = len(data)
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size]
-
-
 _ENTRIES = st.lists(st.binary(min_size=1, max_size=20).map(_entry), max_size=4).map(b"".join)
 _SESSIONS = st.integers(1, 3)
 _NOISE = st.binary(max_size=9) | st.just(b"\0" * 5000) | st.just(METADATA[:5]) | st.just(DATA[:7])
@@ -101,7 +91,7 @@ def test_all_blocks_of_an_image_are_recovered_by_session(
         image += noise + (_metadata(session, first + second) if is_metadata else _queue(session, first, second))
         expected.append(((session, not is_metadata), first + second))
     image += METADATA + struct.pack("<QQ", 1, 1 << 40)[: cut % 17]  # claims more than there is, or is cut
-    source = _Image(image)
+    source = MemoryImage(image)
     notes: list[str] = []
     found = [b"".join(block.pieces(source)) for block in recovered(source, lambda _, note: notes.append(note))]
     assert found == [entries for _, entries in sorted(expected, key=lambda one: one[0])]

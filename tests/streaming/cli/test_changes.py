@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 OLTP = SERVER_CASES / "mariadb-10.11" / "oltp_small"
 
 
-def _run(*arguments: object) -> str:
+def run_changes(*arguments: object) -> str:
+    """What the command prints."""
     app = typer.Typer()
     app.callback()(lambda: None)
     app.command()(command)
@@ -39,7 +40,7 @@ def _run(*arguments: object) -> str:
 
 
 def _lines(*arguments: object) -> list[JsonObject]:
-    text = _run(*arguments, "--output", "jsonl")
+    text = run_changes(*arguments, "--output", "jsonl")
     assert text.endswith("\n") or not text
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
@@ -139,7 +140,7 @@ def test_changefeed_of_a_table_has_all_its_images() -> None:
 @pytest.mark.parametrize(("output", "read"), [("parquet", pq.read_table), ("arrow", _read_arrow)])
 def test_changes_are_written_to_files(output: str, read: Callable[[Path], pa.Table], tmp_path: Path) -> None:
     file = tmp_path / "changes"
-    assert "1,600 rows" in _run(OLTP, file, "--output", output)
+    assert "1,600 rows" in run_changes(OLTP, file, "--output", output)
     written = read(file)
     lines = _lines(OLTP)
     assert written.column("gtid").to_pylist() == [line["gtid"] for line in lines]
@@ -151,10 +152,10 @@ def test_changes_are_written_to_files(output: str, read: Callable[[Path], pa.Tab
 
 def test_one_table_is_typed_in_files(tmp_path: Path) -> None:
     file = tmp_path / "typed.parquet"
-    _run(OLTP, file, "--output", "parquet", "--table", "sb.sbtest2")
+    run_changes(OLTP, file, "--output", "parquet", "--table", "sb.sbtest2")
     lines = _lines(OLTP, "--table", "sb.sbtest2")
     assert pq.read_table(file).column("after").to_pylist() == [line["after"] for line in lines]
-    _run(OLTP, file, "--output", "parquet", "--table", "sb.sbtest2", "--view", "changefeed", "--limit", 5)
+    run_changes(OLTP, file, "--output", "parquet", "--table", "sb.sbtest2", "--view", "changefeed", "--limit", 5)
     assert pq.read_table(file).column("id").to_pylist() == [
         line["id"] for line in _lines(OLTP, "--view", "changefeed", "--table", "sb.sbtest2", "--limit", 5)
     ]
@@ -164,20 +165,20 @@ def test_a_file_is_not_left_half_written(tmp_path: Path) -> None:
     file = tmp_path / "changes.parquet"
     file.write_bytes(b"older")
     with pytest.raises(SchemaError, match=r"TABLE_NOT_FOUND.*no\.such"):
-        _run(OLTP, file, "--output", "parquet", "--table", "no.such")
+        run_changes(OLTP, file, "--output", "parquet", "--table", "no.such")
     assert file.read_bytes() == b"older"
     with pytest.raises(StorageError, match="NOT_FOUND"):
-        _run(OLTP, tmp_path / "no folder" / "file", "--output", "parquet")
+        run_changes(OLTP, tmp_path / "no folder" / "file", "--output", "parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["changes.parquet"]
 
 
 def test_table_for_people_shows_changes() -> None:
-    text = _run(OLTP, "--limit", 3)
+    text = run_changes(OLTP, "--limit", 3)
     assert "sb.sbtest" in text
     assert "insert" in text
     assert "The first 3 rows" in text
-    assert "No changes" in _run(OLTP, "--tables", "no.such")
-    assert "insert" in _run(OLTP, "--view", "changefeed", "--table", "sb.sbtest1", "--limit", 1)
+    assert "No changes" in run_changes(OLTP, "--tables", "no.such")
+    assert "insert" in run_changes(OLTP, "--view", "changefeed", "--table", "sb.sbtest1", "--limit", 1)
 
 
 def test_wrong_use_is_named() -> None:
@@ -189,15 +190,15 @@ def test_wrong_use_is_named() -> None:
         (["--start", "yesterday"], "INVALID_VALUE"),
     ):
         with pytest.raises(BinlogError, match=message):
-            _run(OLTP, *arguments)
+            run_changes(OLTP, *arguments)
     with pytest.raises(StartError, match="PATH_NOT_FOUND"):
-        _run(OLTP / "nowhere")
+        run_changes(OLTP / "nowhere")
 
 
 def test_messages_of_a_real_log_say_what_its_changes_are() -> None:
     """`--output debezium` and `flat`, beside the changes as they are."""
     changes = _lines(OLTP)
-    printed = _run(OLTP, "--output", "debezium", "--topic-prefix", "shop")
+    printed = run_changes(OLTP, "--output", "debezium", "--topic-prefix", "shop")
     messages = [json.loads(line) for line in printed.split("\n")[:-1]]
     values = [message["value"] for message in messages if message["value"] is not None]
     assert {message["topic"] for message in messages} == {f"shop.{one['database']}.{one['table']}" for one in changes}
@@ -208,7 +209,7 @@ def test_messages_of_a_real_log_say_what_its_changes_are() -> None:
     assert [value["source"]["gtid"] for value in values] == [one["gtid"] for one in changes]
     tombstones = [message["key"] for message in messages if message["value"] is None]
     assert tombstones == [message["key"] for message in messages if (message["value"] or {}).get("op") == "d"]
-    flat = [json.loads(line)["value"] for line in _run(OLTP, "--output", "flat").split("\n")[:-1]]
+    flat = [json.loads(line)["value"] for line in run_changes(OLTP, "--output", "flat").split("\n")[:-1]]
     rows = [{name: one for name, one in value.items() if name[:2] != "__"} for value in flat if value is not None]
     assert rows == [value["after"] or value["before"] for value in values]
 
@@ -231,7 +232,7 @@ def test_statements_that_change_rows_are_told_once_for_each_table() -> None:
 def test_rules_in_a_file_hide_columns_and_rows(tmp_path: Path, output: str) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("[[tables]]\ncolumns = ['id', 'c']\nmask = { c = 'text -' }\nwhere = 'id <= 100'\n")
-    text = _run(OLTP, "--output", output, "--rules", rules)
+    text = run_changes(OLTP, "--output", output, "--rules", rules)
     found = [json.loads(line) for line in text.splitlines()]
     messages = [one["value"] for one in found if one.get("value")] if output != "jsonl" else found
     rows = messages if output == "flat" else [one["after"] or one["before"] for one in messages]
@@ -244,6 +245,6 @@ def test_rules_in_a_file_hide_columns_and_rows(tmp_path: Path, output: str) -> N
 
 def test_rules_that_are_none_are_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"option rules: Object contains unknown field `columnz`"):
-        _run(OLTP, "--rules", '{"columnz": []}')
+        run_changes(OLTP, "--rules", '{"columnz": []}')
     with pytest.raises(OptionError, match=r"columns names column idd, and its columns are id, k, c, pad"):
-        _run(OLTP, "--rules", '{"columns": ["idd"]}')
+        run_changes(OLTP, "--rules", '{"columns": ["idd"]}')

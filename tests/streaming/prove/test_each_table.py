@@ -23,11 +23,11 @@ from binlog_streaming.server.session import connect
 from binlog_streaming.settings import TableFormat
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.source_table import read_table
-from binlog_streaming.status.model import ErrorStatus, Phase, RecordedStatus
-from binlog_streaming.status.view import StatusFile, own_process
+from binlog_streaming.status.view import StatusFile
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql, session_on, url_of
+from tests.streaming.status.states import failed_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +216,7 @@ def test_a_job_that_does_not_run_is_not_waited_for_and_its_error_is_named(
     assert time.monotonic() - begun < 60
     assert "and does not run (no process has its lock); it has to pass 0-1-" in reason
     assert waited.count("job") == 1
-    StatusFile(job).write(_failed("[BINLOG_STORAGE.FULL] /lake: no space left"))
+    StatusFile(job).write(failed_status("[BINLOG_STORAGE.FULL] /lake: no space left"))
     found = outcomes(prove(shared_server, job))
     told = "does not run since 1970-01-01 00:00 UTC, when it failed: [BINLOG_STORAGE.FULL] /lake: no space left;"
     assert told in found["b"][1]
@@ -235,7 +235,7 @@ def test_a_job_that_has_not_come_to_a_table_yet_is_not_sent_for_a_snapshot_first
     assert outcomes(prove(shared_server, job))["d"] == EQUAL
 
     fresh = job_on(shared_server, tmp_path / "fresh")
-    StatusFile(fresh).write(_failed("[BINLOG_STORAGE.FULL] /lake: no space left"))
+    StatusFile(fresh).write(failed_status("[BINLOG_STORAGE.FULL] /lake: no space left"))
     begins = (
         "the job has not come to the end of a batch yet, and does not run since 1970-01-01 00:00 UTC, when it failed:"
         " [BINLOG_STORAGE.FULL] /lake: no space left; let it"
@@ -284,21 +284,6 @@ def test_a_server_that_the_account_may_not_ask_about_replicas_is_no_replica(shar
     )
     with connect(ServerAddress.parse(url_of(shared_server, "u")), Credentials("u", "secret")) as session:
         check_server(session)
-
-
-def _failed(error: str) -> RecordedStatus:
-    return RecordedStatus(
-        name="j",
-        source="/log",
-        target="/lake",
-        kind="tables",
-        phase=Phase.FAILED,
-        process=own_process(),
-        started_at=0.0,
-        seen_at=1.0,
-        ended_at=1.0,
-        errors=(ErrorStatus(1.0, error, None),),
-    )
 
 
 def _ignore(_: object) -> None:

@@ -5,7 +5,6 @@ JSON that is kept as variant, against live servers: MySQL's is proved equal, Mar
 
 from __future__ import annotations
 
-import random
 import re
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql
 from tests.streaming.snapshot.reading.readings import job_in, read_tables, server_rows
-from tests.truth.live.tables import COLUMNS, EVERY_TYPE
+from tests.truth.live.tables import COLUMNS, fill_every_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,16 +61,9 @@ class Loaded:
 
 @pytest.fixture(scope="module")
 def loaded(shared_server: MariaDbServer, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    numbers = random.Random(11)
     run_sql(shared_server, ["SET GLOBAL binlog_row_metadata = FULL", "CREATE OR REPLACE DATABASE shop", "RESET MASTER"])
-    names = ", ".join(column.name for column in COLUMNS)
-    values = ", ".join(column.sql for column in COLUMNS)
+    fill_every_type(shared_server, ROWS, seed=11)
     with shared_server.connect(database="shop") as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_mode = ''")
-        cursor.execute(EVERY_TYPE.create)
-        for number in range(ROWS):
-            row = [column.value(numbers) for column in COLUMNS]
-            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)
         cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'")
         cursor.execute(ODD)
         cursor.execute(ODD_ROWS)

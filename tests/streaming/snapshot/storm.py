@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pymysql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pymysql.connections import Connection
     from pymysql.cursors import Cursor
@@ -40,6 +40,30 @@ class Connects(Protocol):
 
 
 @contextlib.contextmanager
+def working(work: Callable[[int], None], count: int, stop: threading.Event) -> Iterator[None]:
+    """Threads at work, which end when *stop* is set; what one of them raised is raised in the end."""
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:  # raised again below, on the thread of the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+@contextlib.contextmanager
 def storm(
     server: Connects,
     *,
@@ -55,22 +79,19 @@ def storm(
         survives_crashes: Writers that lose their server wait for it to come back.
         turns: `WRITERS` of them: each transaction takes one, and who has all has no transaction beside it.
     """
-    stop, failures = threading.Event(), []
+    stop = threading.Event()
     turns = turns or threading.Semaphore(WRITERS)
     counts = [0] * WRITERS
 
     def work(number: int) -> None:
         numbers = random.Random(number)
-        try:
-            while not stop.is_set():
-                try:
-                    write(number, numbers)
-                except pymysql.MySQLError as error:
-                    if not (survives_crashes and error.args[0] in SERVER_IS_GONE):
-                        raise
-                    stop.wait(RECONNECT_S)
-        except BaseException as error:  # raised again below, on the thread of the test
-            failures.append(error)
+        while not stop.is_set():
+            try:
+                write(number, numbers)
+            except pymysql.MySQLError as error:
+                if not (survives_crashes and error.args[0] in SERVER_IS_GONE):
+                    raise
+                stop.wait(RECONNECT_S)
 
     def write(number: int, numbers: random.Random) -> None:
         with server.connect() as connection, connection.cursor() as cursor:
@@ -80,17 +101,8 @@ def storm(
                     _transaction(cursor, numbers, f"'w{number}-{counts[number]}'")
                 counts[number] += 1
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    try:
+    with working(work, WRITERS, stop):
         yield counts
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if failures:
-        raise failures[0]
 
 
 def _transaction(cursor: Cursor, numbers: random.Random, branch: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 from tests.streaming.snapshot.live import logged_groups, run_sql, session_on, write_all
-from tests.truth.live.tables import COLUMNS, EVERY_TYPE
+from tests.truth.live.tables import fill_every_type
 
 if TYPE_CHECKING:
     from binlog_lab.demo.mariadb.server import MariaDbServer
@@ -54,15 +53,7 @@ def server(shared_server: MariaDbServer) -> MariaDbServer:
 
 
 def test_values_of_all_types_are_those_of_the_log(server: MariaDbServer) -> None:
-    numbers = random.Random(5)
-    names = ", ".join(column.name for column in COLUMNS)
-    values = ", ".join(column.sql for column in COLUMNS)
-    with server.connect(database="shop") as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_mode = ''")
-        cursor.execute(EVERY_TYPE.create)
-        for number in range(ROWS):
-            row = [column.value(numbers) for column in COLUMNS]
-            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)
+    fill_every_type(server, ROWS, seed=5)
     take(server, "every_type")
     inserted, *taken = images(server, "every_type")
     assert len(inserted) == ROWS

@@ -129,3 +129,19 @@ def log(**changes: Any) -> LogStatus:
         purge=PurgeStatus(PurgeRisk.TIMED, "binlog-000003.ibb", 3 * DAY + 4 * 3_600, 4 * DAY),
     )
     return replace(made, **changes)
+
+
+def failed_status(error: str, hint: str | None = None) -> RecordedStatus:
+    """A job of tables that has ended with an error."""
+    return RecordedStatus(
+        name="j",
+        source="/log",
+        target="/lake",
+        kind="tables",
+        phase=Phase.FAILED,
+        process=own_process(),
+        started_at=0.0,
+        seen_at=1.0,
+        ended_at=1.0,
+        errors=(ErrorStatus(1.0, error, hint),),
+    )

@@ -9,9 +9,9 @@ import pytest
 from binlog_streaming.cli.output import name_job, with_job
 from binlog_streaming.settings import Job, Sink, Source, TableRule
 from binlog_streaming.settings.text import job_text
-from binlog_streaming.status.model import ErrorStatus, Phase, RecordedStatus
-from binlog_streaming.status.view import StatusFile, own_process
+from binlog_streaming.status.view import StatusFile
 from tests.program import run_program
+from tests.streaming.status.states import failed_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,19 +46,7 @@ def test_recorded_errors_name_settings_as_the_job_file_has_them(tmp_path: Path) 
         tables=(TableRule(),),
     )
     (tmp_path / "job.toml").write_text(job_text(job))
-    error = ErrorStatus(1.0, "[BINLOG_DATA_LOSS.FILE_PURGED] gone", "Begin anew, or set option failOnDataLoss=false")
-    stopped = RecordedStatus(
-        name="j",
-        source="/log",
-        target="/lake",
-        kind="tables",
-        phase=Phase.FAILED,
-        process=own_process(),
-        started_at=0.0,
-        seen_at=1.0,
-        ended_at=1.0,
-        errors=(error,),
-    )
+    stopped = failed_status("[BINLOG_DATA_LOSS.FILE_PURGED] gone", "Begin anew, or set option failOnDataLoss=false")
     StatusFile(job).write(stopped)
     shown = " ".join(run_program("status", "job.toml", cwd=tmp_path).stdout.split())
     assert "or set source.failOnDataLoss = false" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,20 +109,31 @@ def test_tables_are_taken_that_signals_name(shop: Shop) -> None:
     assert shop.copied("items") == list(range(1, ROWS + 1))
 
 
+def when_begun(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], table: str = "") -> None:
+    """Call *act* at the first look at signals after a snapshot has begun, one with *table* in it."""
+    looks, called = SignalQueue.look, list[bool]()
+
+    def look(queue: SignalQueue, seconds: float) -> None:
+        begun = [wanted for wanted in queue.wanted if wanted.has_begun and (not table or table in wanted.tables)]
+        if begun and not called:
+            called.append(True)
+            act()
+        looks(queue, seconds)
+
+    monkeypatch.setattr(SignalQueue, "look", look)
+
+
+def stop_here(*_: object) -> None:
+    """End as by Ctrl+C."""
+    raise KeyboardInterrupt
+
+
 @pytest.mark.server
 def test_a_signal_stops_the_snapshot_after_a_chunk(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.01)
     shop.signal("go", "execute-snapshot", data_collections=["shop.items", "shop.orders"])
-    looks = SignalQueue.look
-
-    def look(queue: SignalQueue, seconds: float) -> None:
-        if any(one.has_begun and "items" in one.tables for one in queue.wanted) and not stopped:
-            stopped.append(True)
-            shop.signal("halt", "stop-snapshot", data_collections=["shop.items"])
-        looks(queue, seconds)
-
-    stopped: list[bool] = []
-    monkeypatch.setattr(SignalQueue, "look", look)
+    halt = partial(shop.signal, "halt", "stop-snapshot", data_collections=["shop.items"])
+    when_begun(monkeypatch, halt, "items")
     lines = shop.follow(rate=1000)
     assert any("the snapshot of shop.items was stopped by a signal" in line for line in lines), lines
     assert 0 < len(shop.copied("items")) < ROWS
@@ -136,15 +148,8 @@ def test_a_signal_stops_the_snapshot_after_a_chunk(shop: Shop, monkeypatch: pyte
 def test_a_follower_that_was_killed_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
     shop.signal("go", "execute-snapshot", data_collections=["shop.items"])
-    looks = SignalQueue.look
-
-    def look(queue: SignalQueue, seconds: float) -> None:
-        if any(one.has_begun for one in queue.wanted):
-            raise KeyboardInterrupt
-        looks(queue, seconds)
-
     with monkeypatch.context() as killed:
-        killed.setattr(SignalQueue, "look", look)
+        when_begun(killed, stop_here)
         with pytest.raises(KeyboardInterrupt):
             shop.follow(rate=1000)
     assert 0 < len(shop.copied("items")) < ROWS
@@ -156,22 +161,14 @@ def test_a_follower_that_was_killed_goes_on(shop: Shop, monkeypatch: pytest.Monk
 def test_a_snapshot_waits_between_two_signals(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
     shop.signal("go", "execute-snapshot", data_collections=["shop.items", "shop.orders"])
-    looks = SignalQueue.look
-
-    def look(queue: SignalQueue, seconds: float) -> None:
-        if any(one.has_begun for one in queue.wanted) and not paused:
-            paused.append("now")
-            shop.signal("wait", "pause-snapshot")
-        looks(queue, seconds)
 
     def on_line(line: str) -> None:
         if "the snapshot of shop.items waits after" in line:
             found.append(len(shop.copied("items")))
             raise KeyboardInterrupt  # the pause is in the checkpoint
 
-    paused: list[str] = []
     found: list[int] = []
-    monkeypatch.setattr(SignalQueue, "look", look)
+    when_begun(monkeypatch, partial(shop.signal, "wait", "pause-snapshot"))
     shop.on_line = on_line
     with pytest.raises(KeyboardInterrupt):
         shop.follow(rate=1000)
@@ -192,20 +189,11 @@ def test_a_snapshot_that_waits_is_stopped(shop: Shop, monkeypatch: pytest.Monkey
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
     shop.signal("go", "execute-snapshot", data_collections=["shop.items"])
 
-    looks = SignalQueue.look
-
-    def look(queue: SignalQueue, seconds: float) -> None:
-        if any(wanted.has_begun for wanted in queue.wanted) and not paused:
-            paused.append("now")
-            shop.signal("wait", "pause-snapshot")
-        looks(queue, seconds)
-
     def on_line(line: str) -> None:
         if "waits after" in line:
             shop.signal("halt", "stop-snapshot")
 
-    paused: list[str] = []
-    monkeypatch.setattr(SignalQueue, "look", look)
+    when_begun(monkeypatch, partial(shop.signal, "wait", "pause-snapshot"))
     shop.on_line = on_line
     lines = shop.follow(rate=1000)
     assert lines[-2:] == [
@@ -246,15 +234,8 @@ def test_conditions_choose_rows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
     cut = [{"data-collection": "shop.items", "filter": "id > 100"}]
     shop.signal("cut", "execute-snapshot", data_collections=["shop.items"], additional_conditions=cut)
-    looks = SignalQueue.look
-
-    def look(queue: SignalQueue, seconds: float) -> None:
-        if any(one.has_begun for one in queue.wanted):
-            raise KeyboardInterrupt
-        looks(queue, seconds)
-
     with monkeypatch.context() as killed:
-        killed.setattr(SignalQueue, "look", look)
+        when_begun(killed, stop_here)
         with pytest.raises(KeyboardInterrupt):
             shop.follow(rate=1000)
     before = shop.copied("items")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import uuid
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Sequence
 
     from pymysql.cursors import Cursor
+
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
     ColumnInfo = dict[str, str | None]
 
@@ -228,3 +230,16 @@ def _truth(column: ColumnInfo, values: list[Any]) -> Any:
     if column["charset"] is not None or kind in _HEX_TYPES:
         return {"hex": first}
     return first
+
+
+def fill_every_type(server: MariaDbServer, rows: int, *, seed: int) -> None:
+    """Make `shop.every_type`, with so many rows."""
+    numbers = random.Random(seed)
+    names = ", ".join(column.name for column in COLUMNS)
+    values = ", ".join(column.sql for column in COLUMNS)
+    with server.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute(EVERY_TYPE.create)
+        for number in range(rows):
+            row = [column.value(numbers) for column in COLUMNS]
+            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)

@@ -14,6 +14,7 @@ from binlog_format.events.layout import EventType
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
+from tests.streaming.snapshot.storm import working
 from tests.truth.live.tables import column_infos, true_rows
 from tests.truth.live.workload import ALWAYS_FULL, DATABASE, UNDONE_IDS, Workload
 from tests.truth.reading import json_changes, typed_changes
@@ -65,25 +66,14 @@ class Reached:
 def following(source: Path, target: Path, reached: Reached) -> Iterator[None]:
     """Repack *source* into *target* beside the workload."""
     stop = threading.Event()
-    failures: list[BaseException] = []
 
-    def run() -> None:
-        try:
-            log = open_classic(source)
-            with log, Repacker(log, target, SMALL, on_progress=reached.tell) as repacker:
-                repacker.run(stop, follow=True)
-        except BaseException as error:  # raised again below, on the thread of the test
-            failures.append(error)
+    def run(_: int) -> None:
+        log = open_classic(source)
+        with log, Repacker(log, target, SMALL, on_progress=reached.tell) as repacker:
+            repacker.run(stop, follow=True)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with working(run, 1, stop):
         yield
-    finally:
-        stop.set()
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def seqno(gtid: str | None) -> int:

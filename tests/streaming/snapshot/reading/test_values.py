@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +22,7 @@ from binlog_streaming.snapshot.reading.wire_columns import wire_table
 from tests.streaming.snapshot.live import run_sql
 from tests.streaming.snapshot.reading.readings import job_in, left_out, read_tables, target_rows
 from tests.streaming.snapshot.test_types import CREATE_ODD, ODD_MODE, ODD_ROWS
-from tests.truth.live.tables import COLUMNS, EVERY_TYPE
+from tests.truth.live.tables import EVERY_TYPE, fill_every_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,15 +54,7 @@ def logged_rows(job: Job, table: str) -> dict[int, dict[str, Any]]:
 
 
 def test_values_of_all_types_are_those_of_the_log(server: MariaDbServer, tmp_path: Path) -> None:
-    numbers = random.Random(5)
-    names = ", ".join(column.name for column in COLUMNS)
-    values = ", ".join(column.sql for column in COLUMNS)
-    with server.connect(database="shop") as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_mode = ''")
-        cursor.execute(EVERY_TYPE.create)
-        for number in range(ROWS):
-            row = [column.value(numbers) for column in COLUMNS]
-            cursor.execute(f"INSERT INTO every_type (id, {names}) VALUES ({number}, {values})", row)
+    fill_every_type(server, ROWS, seed=5)
     schema = tmp_path / "schema.sql"
     schema.write_text(f"USE shop;\n{EVERY_TYPE.create};\n")
     job = job_in(tmp_path, server.binlog_directory, schema_file=str(schema))
