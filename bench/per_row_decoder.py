@@ -37,12 +37,7 @@ class Table(NamedTuple):
 
 
 def changed_rows(block: Block, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """The rows of the view `changes`, typed, of one table.
-
-    Args:
-        block: Plain events.
-        names: Of the table's columns.
-    """
+    """The rows of the view `changes`, typed, of one table."""
     data = block.data.tobytes()
     tables: dict[int, Table] = {}
     for event in block.events:

@@ -114,9 +114,7 @@ class Shop:
     """The tables while a log is made: of each row its k, and which texts it has.
 
     Args:
-        tables: How many.
         rows: Of each; a multiple of what one transaction of the load inserts.
-        database: Where they are.
     """
 
     def __init__(self, tables: int, rows: int, *, database: str = "sbtest") -> None:

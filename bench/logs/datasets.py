@@ -55,8 +55,6 @@ class KeptLog:
     """A log and what is in it.
 
     Attributes:
-        path: Directory of the files.
-        changes: Row changes.
         size: Bytes of the files up to the end of the log.
     """
 
@@ -70,7 +68,6 @@ def kept_log(name: str, form: Form, write: Callable[[GroupWriter], int]) -> Kept
 
     Args:
         name: Names its content: another one for other content.
-        form: Its format.
         write: Writes all groups, and gives the number of row changes.
     """
     directory = DATA / f"{name}-{form}"

@@ -48,7 +48,6 @@ class FlatTable:
     """A table of columns in `_KINDS`, none of them NULL; the first one is its key.
 
     Args:
-        spec: The table.
         table_id: Number that binds row events to their table map.
     """
 

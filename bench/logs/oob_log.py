@@ -28,9 +28,6 @@ class OobLog:
     """A log and what is in it.
 
     Attributes:
-        path: Directory of the files.
-        groups: Event groups.
-        events: Events in them.
         size: Bytes of the files up to the end of the log.
     """
 

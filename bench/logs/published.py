@@ -72,7 +72,6 @@ class PublishedLog:
     """A log, and what its tables hold in the end.
 
     Attributes:
-        log: The log.
         expected: Directory with `<database>.<table>.parquet` for each table.
     """
 
@@ -101,9 +100,7 @@ def write_firenibble(writer: GroupWriter, expected: Path, *, share: float = 1.0)
     """Write the groups of the first workload; how many rows they change.
 
     Args:
-        writer: Of the log.
         expected: Where what the tables hold then goes.
-        share: Of the workload.
     """
     numbers = np.random.default_rng(1)
     counts = [round(share * count) for count in (INSERTS, UPDATES, DELETES)]

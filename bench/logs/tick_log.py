@@ -24,7 +24,6 @@ class TickWriter(threading.Thread):
     """Commits `COMMITS_PER_S` times a second, once started; each transaction is in the file as soon as it is committed.
 
     Args:
-        directory: Of the log.
         rows: Of a transaction; all of them have the same time.
     """
 

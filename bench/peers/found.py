@@ -20,9 +20,6 @@ class Found:
     """Counts of row changes, and sums over the images before and after of all of them.
 
     Attributes:
-        inserts: Rows inserted.
-        updates: Rows updated.
-        deletes: Rows deleted.
         int_sum: Of the values of integer columns.
         text_size: Bytes of the values of text columns.
         byte_sum: Of those bytes; 0 when it was not asked for.

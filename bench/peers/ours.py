@@ -29,9 +29,7 @@ def decode(path: str, *, full: bool, end: Position | None = None) -> Found:
     """Decode all columns of all images.
 
     Args:
-        path: The file.
         full: Sum the bytes of texts, too.
-        end: Where to stop.
     """
     found = Found()
     kinds = np.zeros(len(ImageKind), dtype=np.int64)

@@ -49,9 +49,7 @@ class ServerLog:
     """The file and what is in it.
 
     Attributes:
-        path: The file.
         server: Version of the server that wrote it.
-        changes: Row changes.
         size: Bytes.
     """
 

@@ -37,10 +37,7 @@ class RunPlan:
     """What is run.
 
     Attributes:
-        log: Directory of the log.
-        changes: Row changes in it.
         warm_up: Directory of a small one in the same shape.
-        mode: Of all tables.
         sink: Settings of the sink, beside the directory.
         source: Settings of the source, beside the path.
         has_limit: Whether the limit is measured too.
@@ -71,8 +68,6 @@ class BatchRun:
     """A batch.
 
     Attributes:
-        changes: Row changes.
-        updates: Those that are updates.
         seconds: From the end of the batch before; of the first one, from its start.
     """
 

@@ -36,7 +36,6 @@ class Shop:
     """Writes transactions into a live `.ibb` log; a context manager.
 
     Args:
-        directory: Of the binlog files.
         domain: GTID domain of the transactions.
         files_of: Bytes of one file.
     """

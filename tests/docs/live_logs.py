@@ -30,7 +30,6 @@ class LiveLog:
     """A log that somebody writes, with changes of `shop.orders`.
 
     Attributes:
-        directory: Of its files.
         format: `innodb` or `classic`.
         work: Commits a few hundred transactions more, over a second or two; returns when they are in the files.
     """

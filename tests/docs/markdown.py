@@ -20,7 +20,6 @@ class CodeBlock:
         document: Path below the repository.
         line: Number of its first line in the document.
         language: What stands behind the fence.
-        text: Its lines.
     """
 
     document: str

@@ -25,14 +25,7 @@ _SPARK = Path(pyspark.__file__).parent
 
 
 class Cluster:
-    """The cluster, while it is entered; it listens on 127.0.0.1 alone.
-
-    Args:
-        folder: Of its own.
-
-    Attributes:
-        url: Of its master.
-    """
+    """The cluster, while it is entered; it listens on 127.0.0.1 alone."""
 
     url: str
 

@@ -40,10 +40,8 @@ class ContainerProcess:
     """A program in a container, on the network of this machine, used as a `Popen`.
 
     Args:
-        image: Where the program is.
         command: What is run, in place of the image's own.
         folder: It sees this folder, at the same path, as the same user.
-        user: Number of the user.
     """
 
     def __init__(self, image: str, command: Sequence[str], folder: Path, user: int) -> None:

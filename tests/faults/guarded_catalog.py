@@ -35,7 +35,6 @@ class GuardedCatalog(HttpService):
         token_requests: How many requests a token is good for; None: any number.
         token_reply: What comes with a new token.
         token_status: Status of the reply to who asks for a token, instead of one.
-        tokens: All that were given.
     """
 
     def __init__(self, server: RestCatalog) -> None:

@@ -98,7 +98,6 @@ class JointCatalog(HttpService):
         faults: Fates of the next requests for several tables.
         before: Called once, when the next such request has come.
         transactions: Number of tables in each such request.
-        commits: Commits of one table.
     """
 
     def __init__(self, *, is_able: bool = True) -> None:

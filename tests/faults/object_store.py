@@ -41,7 +41,6 @@ class Fault:
         request: Of which the first line is so.
         count: How many of them meet it.
         loses_reply: The server does what is asked, and nobody learns it; else it is refused with the status 503.
-        met: How many did.
     """
 
     request: re.Pattern[str]

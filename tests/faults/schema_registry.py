@@ -34,7 +34,6 @@ class SchemaRegistryServer:
 
     Attributes:
         user: Who may use it, with *password*; None: everybody.
-        password: Of that user.
         tls: For HTTPS; None: HTTP.
         compatibility: Of subjects, `BACKWARD` or `NONE`; *compatibility_default* of all others.
         failures: Statuses that it answers with next, before all else.

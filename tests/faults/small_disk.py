@@ -18,7 +18,6 @@ def small_disk(folder: Path, size: int) -> Iterator[bool]:
     """A disk of its own for a folder that is not there yet; False: none may be mounted here.
 
     Args:
-        folder: Where it is.
         size: MB.
     """
     folder.mkdir(parents=True)

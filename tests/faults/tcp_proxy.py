@@ -19,7 +19,6 @@ class TcpProxy:
 
     Attributes:
         port: TCP port on 127.0.0.1.
-        server_port: Where the server is.
     """
 
     server_port: int

@@ -113,12 +113,10 @@ class UnityServer(HttpService):
     """The server, while it is entered.
 
     Args:
-        folder: Of the tables' files.
         place: URL of the folder; "": that of a folder.
 
     Attributes:
         tables: By schema and name.
-        schemas: That are there.
         access: To the files, as it is given to who asks.
         after: Called after each update that was done, and each new table; a `ConnectionError` is a reply that is lost.
         before: Called before each update.

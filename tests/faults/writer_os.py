@@ -20,7 +20,6 @@ class FaultyOs:
     """Stands in for `os` in the writer: the process dies in the middle of a chosen call that changes a file.
 
     Attributes:
-        calls_left: Calls that still work.
         sectors: How much of the last write reaches the file.
     """
 
@@ -158,11 +157,7 @@ class Crashed(Exception):
 
 
 class LossyOs:
-    """Stands in for `os` in the writer: what is written stays in a cache, of which a crash keeps any part.
-
-    Attributes:
-        writes_left: Writes that still work.
-    """
+    """Stands in for `os` in the writer: what is written stays in a cache, of which a crash keeps any part."""
 
     def __init__(self, source: random.Random) -> None:
         self._source = source

@@ -45,7 +45,6 @@ def fuzz_guided(
         names: Of the targets; none: all.
         seconds: Of the clock; each target has the same share. Where that is too little, only some of them, drawn by
             lot, are fuzzed.
-        number: Decides which inputs.
         seconds_max: A single input that takes longer is a fault.
 
     Returns:

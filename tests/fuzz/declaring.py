@@ -24,7 +24,6 @@ class Target(NamedTuple):
 
     Attributes:
         function: Is given arguments; an exception is a fault.
-        strategies: Of its arguments.
     """
 
     function: Callable[..., None]

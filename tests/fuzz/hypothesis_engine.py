@@ -19,7 +19,6 @@ def bound(name: str, passed: Callable[[float], None]) -> Callable[[], None]:
     """A target with the strategies of its arguments, as a test of Hypothesis.
 
     Args:
-        name: Of the target.
         passed: Called after each input with the processor seconds that it took.
     """
     function, strategies = TARGETS[name]
@@ -41,9 +40,6 @@ def fuzz(name: str, number: int, examples: int, *, seconds_max: float | None = N
     """Try *examples* inputs on a target.
 
     Args:
-        name: Of the target.
-        number: Decides which inputs.
-        examples: How many.
         seconds_max: A single input that takes longer ends the process, with a traceback; None: no limit.
 
     Returns:

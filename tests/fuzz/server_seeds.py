@@ -72,11 +72,7 @@ def _classic_parts() -> tuple[tuple[list[bytes], list[bytes]], ...]:
 
 
 def classic_parts(number: int) -> tuple[list[bytes], list[bytes]]:
-    """The events of a small classic file, checksums included: its head, and some groups of a real one.
-
-    Args:
-        number: Chooses the file.
-    """
+    """The events of a small classic file, checksums included: its head, and some groups of a real one."""
     parts = _classic_parts()
     return parts[number % len(parts)]
 

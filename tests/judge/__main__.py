@@ -61,12 +61,8 @@ class Judging:
     """A run of the judge.
 
     Args:
-        seed: Decides what happens.
-        into: Where cases are written.
-        histories: In a round.
         explain: Named errors with these conditions are made short and shown, too.
         rounds: At most so many for each server; None: as many as there is time for.
-        server_type: What lives the histories.
     """
 
     def __init__(

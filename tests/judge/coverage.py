@@ -42,11 +42,8 @@ class Coverage:
     """Counts.
 
     Attributes:
-        histories: How many there were.
         statements: By kind: done, and refused by the server.
-        outcomes: Of tables.
         topics: Outcomes of their topics.
-        conditions: Of named tables.
         done: ALTERs that change a type, by pair, of tables that are equal.
         named: Those that a table was set aside at.
         open_nulls: Those of them that a null alone stands in the way of, not counted with `named`: a target has null

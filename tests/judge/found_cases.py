@@ -21,10 +21,7 @@ def write_case(into: Path, name: str, server: LiveServer, judged: Judged, seed: 
     """Write a history that the server has lived last, with its log; the folder.
 
     Args:
-        into: Where cases are.
-        name: Of the case.
         server: Its log has this history alone.
-        judged: What became of it.
         seed: What it was found with.
     """
     folder = into / name

@@ -29,11 +29,7 @@ class ReplicaStoppedError(Exception):
 
 
 class ReplicatedServer(LiveServer):
-    """A primary, with a replica of the same kind that writes a log of its own.
-
-    Attributes:
-        log_directory: Of the replica's log.
-    """
+    """A primary, with a replica of the same kind that writes a log of its own."""
 
     def __init__(self, installed: Installed, *, folded_names: int = 0) -> None:
         with socket.socket() as probe:

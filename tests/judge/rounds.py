@@ -46,10 +46,8 @@ class Choices:
     """How a server lives histories, and how a job takes them.
 
     Attributes:
-        bytes_max: Of the job's batches.
         evidence: What the job compares with its targets, which nobody else writes: nothing may be contradicted.
         on_drop: What becomes of rows of dropped tables; what gets their names begins anew.
-        settings: Of the whole server.
         system_time_zone: Of the server, as the job states it; None: it does not.
         targets: One of `TARGETS`.
     """
@@ -94,10 +92,8 @@ class Round:
 
     Attributes:
         server: It runs; what it has is forgotten.
-        seed: Decides everything.
         work: A folder for targets.
         folds_names: The server does not tell letters of another case apart in names of tables.
-        count: Of histories.
     """
 
     server: LiveServer

@@ -82,14 +82,10 @@ def mirror_of(
     """The job of `binlog-stream mirror LOG --to DIRECTORY`.
 
     Args:
-        log: Folder of the log.
-        directory: Of the tables.
         rule: Settings of its `[[tables]]`.
-        table_format: Of the tables.
         on_error: What becomes of it when a table cannot go on.
         bytes_max: Of a batch; None: no limit.
         merge: What becomes of files whose rows change.
-        json: Type of JSON columns.
         system_time_zone: Of the server, as the job states it; None: it does not.
     """
     job = mirror_job(

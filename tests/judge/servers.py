@@ -70,13 +70,8 @@ class LiveServer:
     """A server on a fresh data directory; a context manager that starts and stops it.
 
     Args:
-        installed: What to start.
         folded_names: `lower_case_table_names`.
         options: More options of the server.
-
-    Attributes:
-        log_directory: Where its log is.
-        version: What it calls itself.
     """
 
     def __init__(self, installed: Installed, *, folded_names: int = 0, options: Sequence[str] = ()) -> None:

@@ -45,8 +45,6 @@ def shrunk(server: LiveServer, work: Path, failed: Judged, sign: str, table: str
     Args:
         server: What it has is forgotten.
         work: A folder for targets.
-        failed: The history.
-        sign: What is to stay.
         table: That fails; statements about others are left out first, all together.
     """
 

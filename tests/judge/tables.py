@@ -80,8 +80,6 @@ class TargetTable:
     """A table of a job, as its readers get it.
 
     Attributes:
-        content: Its rows.
-        properties: What it records.
         lacks_values: Where the log lacked a value, or a statement changed it, there may be null.
     """
 
@@ -168,7 +166,6 @@ def differences(
 
     Args:
         server: What they are to be equal to.
-        targets: The job's.
         left_out: Columns that a setting leaves out of targets.
     """
     found = {}

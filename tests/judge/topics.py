@@ -84,7 +84,6 @@ class EmptiedTable:
     """A table whose rows were deleted in the end.
 
     Attributes:
-        rows: What it had.
         number: The last number of the GTID of these deletes; None: it had no rows, and no delete is logged.
         key: Columns of the primary key.
     """

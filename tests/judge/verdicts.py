@@ -57,7 +57,6 @@ class Verdict:
     """About one table.
 
     Attributes:
-        kind: What became of it.
         why: Differences, or the error's text.
         condition: Of a named error.
         statement: What the job stopped at, where the error tells.
@@ -87,9 +86,7 @@ class Run:
     Attributes:
         server_log: Folder of the server's log.
         work: Folder for copies of the log and for targets.
-        rule: Settings of the tables.
         sink: What is set for all targets.
-        bytes_max: Of a batch.
         system_time_zone: Of the server, as the job states it; None: it does not.
     """
 
@@ -149,7 +146,6 @@ def judge(run: Run, histories: Sequence[History], begun: JobEnd | None = None) -
 
     Args:
         run: How the job is run.
-        histories: Whose log it is.
         begun: How the job ended that took the first part of the log; None: there was none.
     """
     if begun is None or not (begun.error or begun.crash):

@@ -48,7 +48,6 @@ def heavy(server: ServerPair, *, pause: float, turns: threading.Semaphore, seed:
         server: With `BULKY_TABLES`.
         pause: Seconds between transactions.
         turns: Of the storm; a transaction takes one.
-        seed: Of what it writes.
     """
     stop, counts = threading.Event(), Counter[str]()
     numbers = random.Random(seed)

@@ -40,8 +40,6 @@ class Outcome:
     """What came out.
 
     Attributes:
-        kills: Drivers killed.
-        changes: Changes in the log.
         lost: Changes that the sink does not hold as they are in the log.
         more: Rows of the sink that are not in the log, or are there twice.
         batches: Batches of the query that have been committed.
@@ -58,7 +56,6 @@ class Soak:
     """A live log, and a query on it whose driver does not live long.
 
     Args:
-        work: Where everything goes.
         seed: Of the moments of death and of the workload.
     """
 
@@ -72,7 +69,6 @@ class Soak:
         """Kill the driver *kills* times, let the last one catch up, and compare.
 
         Args:
-            kills: How often.
             tell: Called after each kill with their number.
         """
         writer = self._writer()

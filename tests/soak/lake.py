@@ -87,7 +87,6 @@ class Outcome:
         faults: How often each has happened.
         written: Transactions and statements, by kind.
         proved: Rows that `prove` has compared in the end.
-        messages: In the topics.
         differences: What is not as it must be, each with its reason first.
     """
 
@@ -102,10 +101,7 @@ class LakeSoak:
     """Servers, jobs, and a lake that have no peace.
 
     Args:
-        work: Where everything goes.
-        kind: Of the database servers.
         seed: Of the faults and their order.
-        tell: Told what has happened.
     """
 
     def __init__(self, work: Path, *, kind: ServerKind, seed: int, tell: Callable[[str], None]) -> None:

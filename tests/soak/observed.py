@@ -39,9 +39,7 @@ class SoakJob:
     """`binlog-stream run`, or `publish`, on a job file; one process after the other.
 
     Args:
-        file: The job.
         publishes: Whether its sink is Kafka.
-        log_file: Where its errors go.
     """
 
     def __init__(self, file: Path, log_file: Path, *, publishes: bool = False) -> None:

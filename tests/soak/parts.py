@@ -35,8 +35,6 @@ class ServerPair:
     """A primary and its replica, which change their parts; writers connect to whoever is primary.
 
     Args:
-        kind: Of both.
-        work: Where they are.
         tables: Statements that make tables which are in no log.
     """
 

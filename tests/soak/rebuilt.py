@@ -23,7 +23,6 @@ class Rebuilt:
 
     Attributes:
         rows: When all changes were taken.
-        changes: How many.
         broken: Changes that are there twice, or after a later one of their partition; and those that do not begin where
             the one before of their key ended.
     """

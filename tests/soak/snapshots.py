@@ -97,9 +97,7 @@ class Outcome:
 
     Attributes:
         kills: By victim.
-        alters: ALTER TABLE statements.
         snapshots: Snapshots that ended by themselves, with all rows.
-        transactions: Of the writers.
         rows: That the server has in the end.
         proved: What `binlog-stream prove` printed.
         differences: Targets that are not what the server has.
@@ -118,11 +116,7 @@ class SnapshotSoak:
     """A server under a storm, and a snapshot and a job that have no peace.
 
     Args:
-        work: Where everything goes.
-        kind: Of the servers.
-        method: Of the snapshots.
         seed: Of the moments of death.
-        tell: Told what has happened.
     """
 
     def __init__(self, work: Path, *, kind: ServerKind, method: Method, seed: int, tell: Callable[[str], None]) -> None:

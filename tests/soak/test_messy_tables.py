@@ -70,10 +70,8 @@ class MessyTable:
     """A table with its own columns, and with `v`, the number of a row, and `n`, which writers change.
 
     Attributes:
-        columns: Definitions.
         values: An expression of `seq` for each.
         more: Keys, and all that follows the columns; `v` is the primary key if it is empty.
-        options: Of the table.
         others: Columns without a value of their own.
         changes: What writers do beside changes of `n`: assignments.
     """

@@ -86,8 +86,6 @@ class Outcome:
     Attributes:
         kills: By victim.
         snapshots: Snapshots that ended by themselves, with all rows.
-        transactions: Of the writers.
-        messages: In all topics.
         copied: Of these, about copied rows.
         rows: That the server has in the end.
         differences: What is not as it must be.
@@ -125,11 +123,8 @@ class TopicSnapshotsSoak:
     """A server under a storm, and a publisher and a snapshot that have no peace.
 
     Args:
-        work: Where everything goes.
-        kind: Of the server.
         client: By which messages go to the broker.
         seed: Of the moments of death.
-        tell: Told what has happened.
     """
 
     def __init__(self, work: Path, *, kind: ServerKind, client: str, seed: int, tell: Callable[[str], None]) -> None:

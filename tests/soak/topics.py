@@ -64,7 +64,6 @@ class Outcome:
     """What came out.
 
     Attributes:
-        kills: Publishers killed.
         faults: What else has happened, in order.
         comparisons: Of each table with its topic.
         changes: Rows of the tables' changes in the log.
@@ -85,10 +84,8 @@ class TopicsSoak:
     """A live log, a broker, and a publisher that has no peace.
 
     Args:
-        work: Where everything goes.
         client: By which messages go to the broker.
         seed: Of the workload and the moments of death.
-        tell: Told what has happened.
     """
 
     def __init__(self, work: Path, *, client: str, seed: int, tell: Callable[[str], None]) -> None:

@@ -69,7 +69,6 @@ def run(
     """What `binlog-stream run --once` does; how many batches it did.
 
     Args:
-        job: The settings.
         batches_max: It is killed behind so many.
         stop: `behind` a batch, or `before` its commit is written down.
         held: As `run_job` takes it.

@@ -28,8 +28,6 @@ class Tally:
     """What has been compared.
 
     Attributes:
-        changes: Changes that were compared.
-        values: Values that were equal.
         absent: Values that the log does not carry.
         by_replay: Changes of statements that the log describes in other words, by images that are not whole: only a
             replay of the log can tell.
@@ -54,7 +52,6 @@ class Comparison:
     """Compares the changes of one case.
 
     Args:
-        case: The truth.
         typed: The images are typed structs, not JSON.
         declared: The reader was told the tables' definitions.
     """

@@ -24,7 +24,6 @@ class Schema:
     """A table from some step on.
 
     Attributes:
-        step: Number of the statement.
         table: `database.table`.
         create: What SHOW CREATE TABLE said.
         columns: From information_schema, in order.
@@ -110,7 +109,6 @@ class Case:
     """What a server did and had.
 
     Attributes:
-        path: Folder with the log.
         name: `server/case`.
         steps: As in `expected.json`.
         gtids: All GTIDs in log order.

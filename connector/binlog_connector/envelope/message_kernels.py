@@ -98,7 +98,6 @@ def image_pair_sizes(before: Int64s, after: Int64s, image_sizes: Int64s, around:
 
     Args:
         before: Of each message: its image before, or `NO_IMAGE`.
-        after: Its image after.
         image_sizes: Bytes of each image.
         around: Bytes of *head* and *between*, and of the comma after them.
         sizes: Gets the bytes.
@@ -128,7 +127,6 @@ def write_image_pairs(
         head: Comes before the first image.
         between: Comes between the images.
         before: Of each message: its image before, or `NO_IMAGE`: null.
-        after: Its image after.
         image_sizes: Bytes of each image.
         image_starts: Gets the place of each image.
     """
@@ -157,7 +155,6 @@ def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: 
 
     Args:
         starts: Of each row.
-        data: The texts.
         offsets: Where each begins, and the last one ends.
         texts: Of each row its text; below 0: none.
     """
@@ -222,7 +219,6 @@ def different_texts(data: Bytes, offsets: Int64s, first: Int64s, second: Int64s,
     """Find the pairs of texts that differ; a pair without one of them does not.
 
     Args:
-        data: The texts.
         offsets: Where each begins, and the last one ends.
         first: Of each pair; below 0: none.
         second: Of each pair.

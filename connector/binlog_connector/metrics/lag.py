@@ -136,7 +136,6 @@ class _Measured:
 
     Attributes:
         position: After the last whole record.
-        gtid: There.
         timestamp: Of the last group before it; None: not known.
         group_end: After the last group that was found, at least; None: none was.
     """

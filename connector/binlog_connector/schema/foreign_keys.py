@@ -40,7 +40,6 @@ class ForeignKey:
     Attributes:
         name: Of the constraint; empty where the server chooses one.
         columns: Of the child.
-        parent_columns: Of that one.
         on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
         on_update: The same, when the parent's columns change.
         inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.

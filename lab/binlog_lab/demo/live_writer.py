@@ -207,7 +207,6 @@ class Recorder:
 
     Args:
         writer: The log.
-        server_id: Of the server.
         clock: Seconds since 1970 UTC.
     """
 

@@ -36,7 +36,6 @@ class LineProcess(Generic[ReportType]):
     Args:
         command: The program and its arguments.
         name: For messages.
-        report: What a line is.
         log_file: Where its standard error goes.
         listener: Called with each report, on a thread of this object's.
         own_session: Signals from the terminal do not reach it.
@@ -217,7 +216,6 @@ class PublishProcess(LineProcess[DemoPublishReport]):
     """`binlog-stream publish` on a job file.
 
     Args:
-        job_file: The job.
         log_file: Where its standard error goes.
         listener: Called with each report, on a thread of this object's.
         once: Whether it ends at what is in the log when it starts.

@@ -244,7 +244,6 @@ def log_source(
     """Make the source that writes the live log.
 
     Args:
-        source: Which one.
         directory: The demo's.
         rows: Row changes of the workload, or of the server's load, about.
         seconds: Time in which they are written; on a slow machine it takes longer.

@@ -191,7 +191,6 @@ def encode_fragments(
 
     Args:
         event: Header and body, without checksum.
-        origin: Of the fragments.
         threshold: `binlog_row_event_fragment_threshold`: bytes of a fragment, a checksum counted whether it has one or
             not.
         number_first: The number of a fragment comes before their total, as in the server's comments; not after it,

@@ -29,7 +29,6 @@ class ColumnSpec:
     """A column as a CREATE TABLE has it.
 
     Attributes:
-        name: Its name.
         sql_type: For example `int unsigned`, `decimal(10,2)`, `varchar(80)`, `enum('a','b')`.
         nullable: Whether it may be NULL.
         charset: Character set, of types that hold characters.
@@ -85,7 +84,6 @@ class TableEncoder:
     """Writes the events of one table; the table id is what the server gave it.
 
     Args:
-        spec: The table.
         table_id: Number that binds row events to their table map.
         rows_size_max: Where the rows of a statement are cut into events.
     """

@@ -60,7 +60,6 @@ class Item:
     """One thing of a log, as far as it has to be told from others.
 
     Attributes:
-        kind: What it is.
         event: GTID event or Format_description event, as the target has it; empty for the others.
         name: Of the XA transaction; None for the others.
     """

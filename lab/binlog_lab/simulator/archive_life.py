@@ -31,12 +31,7 @@ _PURGE_SHARE = 0.5
 
 
 class ArchiveLife(Life):
-    """A life with an archive from the server's first file on; nothing takes groups back.
-
-    Args:
-        script: See `AnyLife`.
-        folder: See `AnyLife`.
-    """
+    """A life with an archive from the server's first file on; nothing takes groups back."""
 
     def __init__(self, script: Script, folder: Path) -> None:
         super().__init__(script, folder)

@@ -51,12 +51,7 @@ _TOLD = ("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COM
 
 
 class Life(AnyLife):
-    """A life of a server.
-
-    Args:
-        script: See `AnyLife`.
-        folder: See `AnyLife`.
-    """
+    """A life of a server."""
 
     def __init__(self, script: Script, folder: Path) -> None:
         super().__init__(script, folder)

@@ -172,7 +172,6 @@ class ModelQuery:
     """A query that has ended: batches are done when it starts.
 
     Attributes:
-        id: Of the query.
         failure: What ended it; None: it has taken all that was there.
     """
 

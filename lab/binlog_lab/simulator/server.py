@@ -70,8 +70,6 @@ class ModelServer:
     """A server.
 
     Attributes:
-        log: Its log.
-        clock: Its clock.
         tables: What it has now, by name.
         history: What it had after each group, by number; 0: before the first one.
         purged_to: Number of the last group that was purged.

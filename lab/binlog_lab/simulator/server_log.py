@@ -106,7 +106,6 @@ class Group:
         number: Of its GTID; they count from 1 on.
         timestamp: Of its commit.
         acts: Of its session, without GTID event.
-        kind: What it is.
         xid: Number of its XA transaction; 0: it is of none.
         server: Id of the server that has executed it.
     """
@@ -142,7 +141,6 @@ class ServerLog(ABC):
     """Files of a server.
 
     Attributes:
-        folder: Where they are.
         terms: Servers that wrote the groups.
         server: Id of the server whose files they are.
         last_in_file: Of each file that is there, the number of the last group up to its end.

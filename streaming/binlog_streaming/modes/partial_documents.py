@@ -110,7 +110,6 @@ def documents_of(target: Target, current: str | None, keys: pa.Table, column: st
 
     Args:
         current: A boolean column that is true in each of them; None: any rows.
-        column: Of the documents.
     """
     columns = (*keys.column_names, *(() if current is None else (current,)))
 

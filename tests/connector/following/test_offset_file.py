@@ -53,7 +53,6 @@ class Steps:
     """Counts what `save` asks the operating system for, and ends the process at one of the calls.
 
     Args:
-        monkeypatch: Of the test.
         last: Calls that are made; the one after them is not.
     """
 

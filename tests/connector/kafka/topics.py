@@ -42,7 +42,6 @@ class Case:
     """What a test publishes to, and as whom.
 
     Attributes:
-        broker: That it is at.
         client: By which messages go there.
         publishing: For `Publisher`.
         connection: The same.
@@ -88,7 +87,6 @@ def group(case: Case, number: int, *, then: Callable[[], object] = lambda: None)
 
     Args:
         case: For whom.
-        number: Of the group.
         then: Done the first time that half of the messages are sent.
     """
     is_first = [True]

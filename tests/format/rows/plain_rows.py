@@ -22,7 +22,6 @@ class PlainColumn:
 
     Attributes:
         type: Type code in the table map.
-        metadata: Type metadata.
         unsigned: For numeric types.
         collation: For text types.
         labels: For ENUM and SET, in UTF-8.

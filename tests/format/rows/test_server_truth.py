@@ -96,7 +96,6 @@ def _compare(case: Path, *, ordered: bool) -> int:
     """Compare all images with the server's rows; how many values that were.
 
     Args:
-        case: Folder of the case.
         ordered: Whether the rows of a statement are in the server's order; else they are a set.
     """
     truth, skipped = logged_changes(case)

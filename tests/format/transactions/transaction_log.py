@@ -69,7 +69,6 @@ class Transaction:
     Attributes:
         actions: `("row", size of its text)`, `("save", name)` and `("back", name)`.
         end: `commit`, `rollback`, `prepare`, `one phase`, `xa commit` or `xa rollback`.
-        xid: Of an XA transaction.
         is_safe: What a MariaDB server reports of it: the flag TRANSACTIONAL.
     """
 
@@ -92,8 +91,6 @@ class TransactionLog:
 
     Args:
         transactions: In log order.
-        vendor: Whose log it is.
-        file_groups: Groups in a file.
     """
 
     def __init__(self, transactions: list[Transaction], vendor: Vendor, *, file_groups: int = 1000) -> None:

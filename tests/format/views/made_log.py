@@ -58,7 +58,6 @@ class MadeLog(Log):
     Args:
         groups: In commit order.
         page_size: Events are cut where a page ends.
-        block_groups: Groups in a block.
         piece_events: A group with more events than that comes in pieces.
     """
 

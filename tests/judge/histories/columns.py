@@ -80,7 +80,6 @@ class Kind:
     Attributes:
         declared: As in CREATE TABLE.
         values: Literals; some a column of this type may refuse.
-        vendors: Whose servers have it.
         can_be_key: Without a length.
         family: Types between which values mean the same.
     """

@@ -31,8 +31,6 @@ class Life:
     """What happens in a history.
 
     Args:
-        session: Runs its statements.
-        chance: Decides.
         folds_names: The server does not tell letters of another case apart in names of tables.
     """
 

@@ -32,7 +32,6 @@ class Done:
     """A statement that was run.
 
     Attributes:
-        text: The statement.
         error: What the server answered; empty: it did it.
         gtid: Of the log's last event group after it.
         label: What the statement is counted as.
@@ -67,12 +66,7 @@ class History:
 
 
 class Session:
-    """Runs the statements of a history on a server.
-
-    Args:
-        server: It runs.
-        history: Gets what is done.
-    """
+    """Runs the statements of a history on a server."""
 
     def __init__(self, server: LiveServer, history: History) -> None:
         self.server = server

@@ -21,7 +21,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: Its name.
         type: `COLUMN_TYPE`.
         base: `DATA_TYPE`.
         is_generated: The server computes it.
@@ -53,8 +52,6 @@ class Table:
     """A table.
 
     Attributes:
-        database: Where it is.
-        name: Its name.
         columns: In order.
         key: Columns of the primary key.
         references: Tables that its foreign keys are of.

@@ -29,13 +29,7 @@ _CLASSIC_NAME = re.compile(r".+\.\d{6}")
 
 
 class GrowingClassic:
-    """A real server's log, which comes a few bytes at a time: cuts fall anywhere.
-
-    Args:
-        real: The log.
-        folder: Where it grows.
-        source: Says how much comes.
-    """
+    """A real server's log, which comes a few bytes at a time: cuts fall anywhere."""
 
     def __init__(self, real: Path, folder: Path, source: random.Random) -> None:
         self.folder = folder
@@ -69,8 +63,6 @@ class GrowingInnodb:
     """What our writer writes, as a server would, with its own copy of what is purged.
 
     Args:
-        folder: Where it grows.
-        source: Says what happens.
         count: Operations.
     """
 

@@ -94,7 +94,6 @@ def judge(
     """The verdict about every table that the job was to keep, and every target.
 
     Args:
-        end: How the job ended.
         server: What targets are to be equal to, by `database.table`.
         targets: Those that the job made, by source table.
         is_declared: Readers know how columns were declared, beyond the log's own metadata.

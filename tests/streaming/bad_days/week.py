@@ -39,7 +39,6 @@ def run_job(job: Settings, folder: Path, spark: SparkSession) -> JobEnd:
     Args:
         job: What a job file would contain.
         folder: Relative paths in it start here.
-        spark: The session.
     """
     made = job_from(dict(job), file=folder / "bad-day.toml")
     with _warnings() as warnings:
@@ -73,7 +72,6 @@ class Result:
     """What a job made of a week.
 
     Attributes:
-        end: How the job ended.
         targets: Its targets, by source table.
         server: What the server has in the end, by table.
     """
@@ -144,9 +142,7 @@ class Week:
         """Run one job for *scenarios* over the logs, one after the other, until an error stops it.
 
         Args:
-            name: Of the job's folder.
             scenarios: Some or all.
-            settings: Of the job.
         """
         folder = self._folder / name
         job: Settings = {

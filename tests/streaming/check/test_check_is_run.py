@@ -229,7 +229,6 @@ class Problem:
     """What gets in a job's way.
 
     Attributes:
-        make: Makes it.
         status: Exit status of `run`; like *condition* it keeps a case from being one of another problem than it says.
         kinds: Kinds of jobs that can have it.
     """

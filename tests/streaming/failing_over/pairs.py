@@ -111,12 +111,7 @@ def promote(replica: DatabaseServer) -> None:
 
 
 class Load:
-    """Writers on a server, until they are stopped or the server is gone; `n` of a row grows by 1 with each change.
-
-    Args:
-        server: The primary.
-        seed: Of the writers.
-    """
+    """Writers on a server, until they are stopped or the server is gone; `n` of a row grows by 1 with each change."""
 
     def __init__(self, server: DatabaseServer, seed: int) -> None:
         self._server = server

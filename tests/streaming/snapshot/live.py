@@ -100,7 +100,6 @@ class LoggedGroup:
     """An event group of the log: its mark, if it has one, and its changes.
 
     Attributes:
-        gtid: Of the group.
         mark: The row of `snapshot_marks`, with `detail` parsed; None: it has none.
         changes: Operation, table, and both images.
     """

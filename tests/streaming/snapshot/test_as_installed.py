@@ -62,13 +62,7 @@ NAMES = ("shop.items", "shop.keyless", "shop.orders")
 
 @dataclass(frozen=True)
 class Installation:
-    """A server, and a folder with a job on it.
-
-    Attributes:
-        server: What runs.
-        folder: Of the job file.
-        job: What is in it.
-    """
+    """A server, and a folder with a job on it."""
 
     server: DatabaseServer
     folder: Path

@@ -42,12 +42,7 @@ def at_present(state: RecordedStatus) -> RecordedStatus:
 
 @dataclass
 class Shown:
-    """What a page shows; a test changes it while it is served.
-
-    Attributes:
-        state: What the job recorded.
-        log: What its log shows.
-    """
+    """What a page shows; a test changes it while it is served."""
 
     state: RecordedStatus
     log: LogStatus

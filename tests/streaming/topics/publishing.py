@@ -44,7 +44,6 @@ class Recording:
     """A log of many small files with the workload in it, altered tables and rolled back transactions too.
 
     Attributes:
-        directory: Of the log.
         expected_tables: What its tables hold in the end.
     """
 

@@ -81,12 +81,7 @@ def rebuilt(messages: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 class History:
-    """A table that is older than its log, changed at random while a snapshot of it is taken.
-
-    Attributes:
-        rows: Those of the server.
-        copied: Rows in chunks.
-    """
+    """A table that is older than its log, changed at random while a snapshot of it is taken."""
 
     def __init__(self, log: ShopLog, numbers: random.Random) -> None:
         self._log, self._numbers = log, numbers

@@ -129,9 +129,7 @@ class Takeover:
     """One replacement of a connector.
 
     Attributes:
-        prefix: Of its topics.
         folder: With `offsets.json` and `job.toml`.
-        broker: The topics' broker.
     """
 
     prefix: str

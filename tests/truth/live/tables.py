@@ -30,7 +30,6 @@ class Column:
     """A column of a test table.
 
     Attributes:
-        name: Its name.
         declared: Its definition in CREATE TABLE.
         values: What is written into it; a callable makes one.
         sql: How a value is written in a statement.

@@ -74,16 +74,12 @@ class EventSources(NamedTuple):
 
     Attributes:
         literals: Of all templates, each with as many as there are *fields*.
-        literal_offsets: Of these.
         fields: The field after each literal of a template.
         gtids: Of each group.
-        gtid_offsets: Of these.
         files: Names of files, as JSON.
-        file_offsets: Of these.
         group_files: Of each group its file.
         threads: Of each group its thread; below 0: unknown.
         queries: Statements.
-        query_offsets: Of these.
         event_queries: Of each event of the block its statement; below 0: unknown.
         files_before: Added to the number of each group's file in its total order.
     """

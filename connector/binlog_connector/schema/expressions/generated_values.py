@@ -108,8 +108,6 @@ class GeneratedValues:
 
     Args:
         column: The column, with the words of its expression.
-        table: Its table.
-        decoding: Of the values.
         moment: When the statement runs that computes them; None: they do not depend on it.
         pads_char: `sql_mode` of that statement has PAD_CHAR_TO_FULL_LENGTH.
 

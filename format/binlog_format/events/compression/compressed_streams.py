@@ -35,7 +35,6 @@ class CompressedEvents:
         sizes: As they are stored, checksum not counted.
         types: Type codes, as stored.
         head_sizes: Bytes that are not compressed.
-        plain_sizes: Of the plain events.
         stream_starts: Byte where each zlib stream begins.
     """
 

@@ -149,7 +149,6 @@ def walk_entries(data: Bytes, size: int, events_max: int, starts: Int64s, counts
     """Find where the entries of `data[:size]` begin, up to the first one that is not whole or too short for its kind.
 
     Args:
-        data: Entries.
         size: How many bytes are there.
         events_max: Stop after so many events.
         starts: Gets the byte of each entry.

@@ -86,7 +86,6 @@ class Load:
 
     Args:
         session: Of the log.
-        threads: How many.
         events: Of all threads together; one in ten at once, the others from `go_live` on.
         seconds: Time to take for those.
     """

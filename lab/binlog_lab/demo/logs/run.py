@@ -55,7 +55,6 @@ def run_logs_demo(
     Args:
         directory: Where log, table and checkpoint go.
         threads: Of the program that logs.
-        events: That they log.
         seconds: Time that they take.
         keep: Leave the files there in the end.
         view: Where it tells what it does.

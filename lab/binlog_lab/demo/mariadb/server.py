@@ -47,10 +47,8 @@ class DatabaseServer:
     Args:
         installed: What to start.
         directory: Everything is below it: `data`, `binlog`, the error log. A data directory in it is used again.
-        options: Of the server.
 
     Attributes:
-        installed: What it is.
         binlog_directory: Where the binlog files are.
         error_log: Where it writes what goes wrong.
         port: TCP port, while it runs.
@@ -261,7 +259,6 @@ class MySqlServer(DatabaseServer):
 
     Args:
         directory: As that of every server.
-        installed: Which one.
         server_id: `server_id`.
         options: More options for `mysqld`.
     """

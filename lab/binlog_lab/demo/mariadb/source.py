@@ -298,8 +298,6 @@ class ServerCommand:
     """`binlog-stream NAME JOB.toml --server URL`; a context manager that ends it.
 
     Args:
-        name: Of the command.
-        job_file: The job.
         server: The server, which runs.
         log_file: Where its standard error goes.
         options: More options of the command.

@@ -57,7 +57,6 @@ class Comparison:
         expected: Rows that there must be.
         got: Rows that there are.
         differences: The first `DETAILS_MAX`.
-        difference_count: All.
     """
 
     table: str

@@ -48,7 +48,6 @@ class TopicChange:
         after: The row after it; None: there is none.
         gtid: Of its transaction.
         sequence: Its place among all changes of the log.
-        partition: Of the topic.
     """
 
     op: str
@@ -112,8 +111,6 @@ def compare_topics(
 
     Args:
         servers: Brokers.
-        prefix: Of the topics.
-        expected_tables: Of the tables.
         decode: As for `read_topic`.
 
     Raises:
@@ -135,7 +132,6 @@ def compare_topic(
     """Compare *changes* with the final rows; and check that each change is there once, in log order.
 
     Args:
-        expected_table: Of the table.
         specs: The table in all its forms, the last one first: a column is decoded by the first that has it.
         changes: In the order of their partitions.
     """

@@ -41,10 +41,6 @@ class SnapshotLife(Life):
     """A life in which the log begins after the tables have rows; nothing takes groups back.
 
     Tables get what is missing in them by snapshots; topics get the rows that there are as messages of their own.
-
-    Args:
-        script: See `AnyLife`.
-        folder: See `AnyLife`.
     """
 
     def __init__(self, script: Script, folder: Path) -> None:
@@ -157,7 +153,6 @@ class ModelSnapshots:
     """Snapshots of a server's tables, one after the other.
 
     Attributes:
-        server: The server.
         publisher: For whose topics rows are copied; None: they are for tables.
         ended: Of each table whose snapshot has ended, the number of the last group of it.
     """

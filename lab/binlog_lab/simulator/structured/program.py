@@ -143,7 +143,6 @@ class ProgramLog:
     """A folder with the files of a program.
 
     Attributes:
-        folder: Where they are.
         places: Of each event, by its number, the last byte of its entry.
         known: Numbers of files that the job has seen for certain.
         unseen: Events of files that may have come and gone between two looks of the job, which leaves no trace.

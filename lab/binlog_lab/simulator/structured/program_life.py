@@ -39,12 +39,7 @@ _ACCEPTING_SHARE = 0.75
 
 
 class ProgramLife(AnyLife):
-    """A life of a program.
-
-    Args:
-        script: See `AnyLife`.
-        folder: See `AnyLife`.
-    """
+    """A life of a program."""
 
     def __init__(self, script: Script, folder: Path) -> None:
         super().__init__(script, folder)

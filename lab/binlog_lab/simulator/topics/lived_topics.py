@@ -48,7 +48,6 @@ class LivedTopicsJob(LivedJob[PublishJob]):
     """A job with topics.
 
     Args:
-        broker: They are there.
         registry: Schemas of the messages are there; None: these are JSON.
         size: Bytes of the log in a transaction of Kafka.
     """

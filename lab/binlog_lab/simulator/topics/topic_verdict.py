@@ -37,8 +37,6 @@ class TopicVerdict:
     """See `check`.
 
     Attributes:
-        broker: It has the topics.
-        names: Of the topics.
         terms: Servers that wrote the groups.
         registry: It has the schemas of the messages; None: these are JSON.
     """

@@ -19,7 +19,6 @@ class Column:
     """A column that a table is partitioned by.
 
     Attributes:
-        declared: Its type.
         draw: A value for a row; never NULL.
         nullable: Whether rows have NULL in it, too.
     """
@@ -34,8 +33,6 @@ class Table:
     """A partitioned table.
 
     Attributes:
-        create: Its CREATE TABLE.
-        partitions: Names.
         columns: Those that it is partitioned by; `c0`, `c1`, ...
     """
 
@@ -146,7 +143,6 @@ def by_expression(number: int, draw: random.Random, values: Callable[[str, Colum
     """One that is partitioned by an expression.
 
     Args:
-        number: Of the expression.
         draw: For the rest.
         values: What the server makes of the expression, for some values of the column.
     """

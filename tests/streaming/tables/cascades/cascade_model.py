@@ -64,10 +64,7 @@ class LinkedTables:
     """Tables of integers, the first column of each its key; every change goes to the log, without what follows of it.
 
     Attributes:
-        log: Takes the changes.
         columns: By table.
-        keys: Foreign keys.
-        rows: What the tables hold.
     """
 
     log: ShopLog
@@ -147,10 +144,6 @@ class MemoryJob:
     Args:
         folder: Its log is in `log` there.
         rules: As `[[tables]]` has them.
-
-    Attributes:
-        targets: These.
-        directory: The sink's.
     """
 
     def __init__(self, folder: Path, *rules: Mapping[str, object]) -> None:

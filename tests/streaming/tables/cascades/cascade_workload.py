@@ -85,8 +85,6 @@ class CascadeWorkload:
     """What one connection does.
 
     Args:
-        server: It runs.
-        chance: Decides.
         image: `binlog_row_image`.
         creates: Whether it makes the tables.
     """

@@ -63,8 +63,6 @@ def delete_row(place: Place, row: int, *, is_for_all: bool = False) -> None:
     """Delete a row of the table's oldest file, as other writers may do it.
 
     Args:
-        place: The table.
-        row: Its number.
         is_for_all: With a position delete file that says nowhere which data file it is about.
     """
     with reader(place) as table:
@@ -84,7 +82,6 @@ def upsert(place: Place, rows: pa.Table, *keys: pa.Table, partition: Record = EM
 
     Args:
         keys: For each a delete file, by its columns.
-        partition: Of the delete files.
     """
     with reader(place) as table:
         files = IcebergDataFiles(table.metadata, table.io, file_size=1 << 20)

@@ -65,7 +65,6 @@ class Live:
     """What a server logged, and what its tables hold in the end.
 
     Attributes:
-        log: Directory of the binlog.
         tables: By `database.table`: columns, rows.
         is_declared: Targets have the types that statements declare, as those of new jobs have.
     """

@@ -20,7 +20,6 @@ class ModelTable:
     """A table with columns.
 
     Args:
-        schema: The columns.
         keys: Names of the key columns.
     """
 

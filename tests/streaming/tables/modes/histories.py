@@ -88,7 +88,6 @@ class Batch:
     Attributes:
         changes: As logged.
         whole: The same with full images.
-        rows: The table behind it.
     """
 
     changes: list[Change]

@@ -91,7 +91,6 @@ def row_batch_of(
     """*changes*, each in a group of its own.
 
     Args:
-        schema: Of the rows.
         pages: Where each group lies; its commit time is as many seconds. Default: 0, 1, 2 ...
         layout: What is said about the table.
     """
@@ -115,7 +114,6 @@ def step_of(
     """*changes* in log order.
 
     Args:
-        schema: Of the rows.
         row_batches: In how many row batches they come.
         interleaved: Row batches are such as two sessions make that write by turns; else they follow each other.
         start: Where in the log the first change lies, and its commit time in seconds.

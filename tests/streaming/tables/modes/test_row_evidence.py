@@ -47,8 +47,6 @@ class Writing:
     """A target that takes batches, and compares whole rows.
 
     Attributes:
-        target: It.
-        rule: How it is kept.
         shards: In how many parts the images of a batch are dealt out by key, and put together again; 0: not.
     """
 

@@ -29,12 +29,8 @@ class ShopSnapshot:
     """A snapshot of a table, chunk by chunk.
 
     Attributes:
-        log: Where it is written.
-        spec: The table.
         purpose: `complete`, `resync` or `repair`.
         topics: The publisher that it is for; None: it is for tables.
-        snapshot: Its UUID.
-        chunks: How many there are.
         rows: How many rows these have.
     """
 

@@ -36,9 +36,7 @@ class SnapshotJob:
         folder: With the log in `log`.
         rules: `[[tables]]`.
         on_error: What becomes of tables that cannot go on.
-        decoding: How rows become values.
         follows_keys: It carries on in its targets what foreign keys do.
-        targets: Where its tables are.
     """
 
     folder: Path

@@ -39,7 +39,6 @@ class Server:
     """A table, and what it had after each of its transactions.
 
     Attributes:
-        log: Its log.
         rows: Of `shop.orders`.
         states: The same after each event group of the log, by the number of groups.
     """

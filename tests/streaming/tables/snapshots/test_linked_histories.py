@@ -48,7 +48,6 @@ class LinkedServer:
     """Tables that are older than the log, with their snapshots.
 
     Attributes:
-        tables: What the server has.
         open: The snapshots that have begun and not ended, and the chunks that are left of each.
     """
 

@@ -25,8 +25,6 @@ class ModelServer:
     """Tables of the database `shop`, each with a key `id`.
 
     Attributes:
-        log: Where it writes.
-        chance: Decides.
         tables: By name: columns and rows.
         builds_ghosts: What gh-ost does is done by it; else by ALTER TABLE.
     """
