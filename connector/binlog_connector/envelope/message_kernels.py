@@ -47,7 +47,6 @@ def plan_messages(
 
     Args:
         before: Of each change its image before, or `NO_IMAGE`.
-        after: Its image after.
         key_changed: Not 0 for an update that changes the key.
         tombstones: Whether a delete is followed by one.
         op: Gets `CREATE`, `UPDATE`, `DELETE` or `TOMBSTONE` of each message; room for three of each change.
@@ -125,7 +124,6 @@ def write_image_pairs(
     Args:
         cursors: Where each message starts; moved on to the byte after the comma that ends the images.
         head: Comes before the first image.
-        between: Comes between the images.
         before: Of each message: its image before, or `NO_IMAGE`: null.
         image_sizes: Bytes of each image.
         image_starts: Gets the place of each image.
@@ -154,7 +152,6 @@ def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: 
     """Copy to each start one of some texts.
 
     Args:
-        starts: Of each row.
         offsets: Where each begins, and the last one ends.
         texts: Of each row its text; below 0: none.
     """

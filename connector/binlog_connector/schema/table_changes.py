@@ -155,9 +155,6 @@ class PartitionExchanged(RowsMoved):
     """EXCHANGE PARTITION: the rows of a partition, and all rows of another table of the same columns, change places.
 
     CONVERT PARTITION ... TO TABLE is one with a new table.
-
-    Attributes:
-        partition: Its name.
     """
 
     partition: str = ""

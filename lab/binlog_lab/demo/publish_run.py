@@ -37,7 +37,6 @@ def run_publish_demo(
     """Publish a live log, kill the publisher again and again, and compare; whether every topic gives the same rows.
 
     Args:
-        source: Of the log.
         directory: Where log, broker and checkpoint go.
         rows: Row changes of the workload, about.
         seconds: Time in which they are written, or for which a server is under load.

@@ -18,8 +18,6 @@ class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         changes: Row changes committed so far, by `database.table`.
-        last_gtid: Of the last group.
-        alterations: All so far.
         is_done: Nothing more is written, and the expected rows are there.
     """
 
@@ -50,8 +48,6 @@ class DemoJobReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         event: `started`, `batch`, `ended` or `stopped`; all that follows is of a batch.
-        batch_id: Its number.
-        changes: Row changes.
         seconds: Time that it took.
         lag_seconds: From the commit of its last change to the tables; None where no table was touched.
         bytes_behind: Bytes of the log after it.
@@ -85,7 +81,6 @@ class DemoPublishReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         event: `started`, `published`, `ended` or `stopped`.
         messages: By topic, of what was published; at the end all that the process has published.
-        kafka_transactions: In which they came.
     """
 
     event: str

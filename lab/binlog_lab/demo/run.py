@@ -82,7 +82,6 @@ class DemoOptions:
     """Options of the command line.
 
     Attributes:
-        source: Of the log.
         sink: Kind of the tables: Delta or Iceberg.
         rows: Row changes of the workload, or of the server's load, about.
         seconds: Time in which they are written; on a slow machine it takes longer.
@@ -244,7 +243,6 @@ def log_source(
     """Make the source that writes the live log.
 
     Args:
-        directory: The demo's.
         rows: Row changes of the workload, or of the server's load, about.
         seconds: Time in which they are written; on a slow machine it takes longer.
         job_file: The job whose tables a server older than its log completes by a snapshot; None: the log has all.

@@ -53,7 +53,6 @@ class Snapshot:
         lag_seconds: From commit to the tables; None before the first batch that reports it.
         bytes_behind: Of the log, after the last batch.
         last_gtid: Last group in the log.
-        batches: Batches done.
         is_written: Whether the log is complete.
     """
 

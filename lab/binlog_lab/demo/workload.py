@@ -42,7 +42,6 @@ class Workload:
 
     Args:
         changes: Row changes to be committed, about.
-        seed: Of all random numbers.
         first_gtid: GTID of the first group; the others count on from it.
         alterations: ALTER TABLE statements that come in the middle, in order of their shares.
     """

@@ -123,12 +123,10 @@ class QueryContext:
 
     Attributes:
         database: The current database; empty for none.
-        thread_id: Number of the connection.
         collation_id: Of client, connection and server.
         connection_id: Of the connection; None: *collation_id*.
         xid: Number of the transaction, which DDL statements carry.
         error_code: That the statement ended with.
-        sql_mode: Of the session.
     """
 
     database: str = ""
@@ -234,7 +232,6 @@ def compress_event(event: bytes, *, level: int = zlib.Z_DEFAULT_COMPRESSION) -> 
 
     Args:
         event: QUERY, or a row event of version 1 or 2: header and body, without checksum; it has a text, or rows.
-        level: Of zlib.
     """
     kind = event[EVENT_TYPE_OFFSET]
     head = plain_head_size(event)

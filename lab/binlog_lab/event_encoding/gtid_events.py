@@ -46,7 +46,6 @@ class GtidEvent:
         extra_flags: `GTID_EXTRA_...`.
         extra_engines: Engines with two-phase commit beside the first one; 0 without the field.
         alter_seqno: Seqno of the START ALTER that this group ends.
-        thread_id: Of the session.
     """
 
     gtid: Gtid

@@ -50,8 +50,6 @@ class ValueCodec:
     """Description of a column in a table map, and encoding of its values.
 
     Attributes:
-        type_code: Of the table map.
-        metadata: Of the table map.
         pack: Bytes of a value; NULL is not one.
         numeric: Whether the column has a bit in the signedness field.
         unsigned: That bit.

@@ -27,7 +27,6 @@ class WriterFile:
     """One file, open for writing.
 
     Attributes:
-        file_no: Its number.
         page_count: Pages that records may take; FLUSH can make the file shorter than this.
     """
 
@@ -87,7 +86,6 @@ class FileSet:
     """The active file, the one before it until its pages are written, and the one made ahead.
 
     Args:
-        directory: Where the files are.
         options: Sizes, and whether to sync.
     """
 
@@ -112,7 +110,6 @@ class FileSet:
         """Open *file_no*, which exists, as the active file.
 
         Args:
-            file_no: Its number.
             page_count: Size to give it; None: it keeps its own.
         """
         self._active = self._open(file_no)

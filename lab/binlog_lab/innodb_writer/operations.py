@@ -37,11 +37,9 @@ class WriterStep:
     """One operation; which attributes count depends on it.
 
     Attributes:
-        operation: What is done.
         sid: Number of the session.
         cache: Where events go to.
         data: Event bytes: of the session, the GTID event of a commit, the Format_description event of a start.
-        gtid: Of a commit.
         xid: Of an XA operation; of a commit: it is a two-phase one.
         number: A savepoint, the engines of an XA PREPARE, the mode of a snapshot, the first file that a purge leaves.
         gtids: A new GTID state; None: it stays.
@@ -72,8 +70,6 @@ def replay(steps: Iterable[PlacedStep], player: Player, file_name: str) -> int:
     """Run *steps* with *player*.
 
     Args:
-        steps: What to do.
-        player: Does them.
         file_name: Where they come from, for errors.
 
     Returns:

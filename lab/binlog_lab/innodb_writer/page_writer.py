@@ -49,7 +49,6 @@ class PageWriter:
         files: Has its active file open.
         gtids: Takes in the GTID of each commit record, and is what the state records contain.
         references: What the headers of new files contain.
-        options: Page size and intervals.
         lsn: Log sequence number to go on with.
     """
 

@@ -62,7 +62,6 @@ class RecordScan:
     """Walks the files *first* to *last*, all of them begun; its attributes count when the walk is over.
 
     Args:
-        directory: Where the files are.
         first: File to begin with, at its first record.
         last: The last file that has been begun.
         page_size: In bytes.

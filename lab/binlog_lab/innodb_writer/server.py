@@ -70,7 +70,6 @@ class BinlogWriter(Sessions):
 
     Args:
         directory: Where the `.ibb` files are; made if it is not there. A log in it is continued.
-        options: The server's settings.
         format_description: A Format_description event; every server start writes one before anything else.
         gtids: GTID state of a fresh log; ignored when there is one.
 

@@ -87,7 +87,6 @@ class Repacker:
     """Writes the event groups of *source* to the `.ibb` log in *target*, going on where that ends; a context manager.
 
     Args:
-        source: The classic log.
         target: Directory of the `.ibb` log; made if it is not there.
         options: Sizes of the target's files and caches.
         checkpoint_seconds: A partial page is written out after so long, so that readers see what is in it.

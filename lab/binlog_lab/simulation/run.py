@@ -67,7 +67,6 @@ class SimulationProgress:
         event_bytes: Handed to the writer.
         crashes: How often the server has crashed.
         source_bytes: Of the file, read.
-        source_size: Of the file.
     """
 
     operations: int = 0
@@ -87,9 +86,6 @@ class Simulation:
         options: Settings of the server. When the operations crash it, a redo log is added.
         snapshots: Folder for the copies that the operations ask for; None: none are made.
         on_progress: Called a few times a second.
-
-    Attributes:
-        progress: What has been done.
 
     Raises:
         OptionError: There is a log in *target*.

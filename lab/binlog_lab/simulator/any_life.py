@@ -36,7 +36,6 @@ class AnyLife(ABC):
     """A life.
 
     Args:
-        script: What happens.
         folder: For its files; removed at its end.
     """
 

@@ -67,9 +67,6 @@ class ClassicServerLog(ServerLog):
     """See `ServerLog`.
 
     Args:
-        folder: Of the files.
-        timestamp: When the server starts.
-        is_mysql: Whose server it is.
         is_synced: `sync_binlog = 1`; else a crash of the machine loses the last groups.
         last: Number of the last group before the first file.
     """

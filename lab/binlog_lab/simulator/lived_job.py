@@ -37,12 +37,10 @@ class LivedJob(ABC, Generic[AnyLived]):
     """A job, which is run again and again.
 
     Args:
-        file: Its settings.
         terms: Servers that wrote the groups of its log.
 
     Attributes:
         job: Its settings, as they are now.
-        kind: What it writes.
         name: The same, and how, for people.
         faults: Kinds of what may happen in a run, as often as they do.
         rare_calls: Calls at which faults are put on purpose.

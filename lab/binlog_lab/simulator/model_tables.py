@@ -54,7 +54,6 @@ class Version:
     Attributes:
         number: From 1 on.
         rows: All rows.
-        properties: Of the table.
         steps: Of each query the properties of its last step.
     """
 

@@ -70,7 +70,6 @@ class Reasons:
     """Events of a life that an error may be about.
 
     Attributes:
-        server: Whose log it is.
         view: The log as the job sees it.
         may_have_lost: The log may have lost groups that the job has taken, or has been reading.
         began_late: The log had lost its beginning before the job saw it.

@@ -114,7 +114,6 @@ class Lived(NamedTuple):
     Attributes:
         reached: How often what was reached.
         failing: Seeds with a defect.
-        lives: How many, by kind.
         seconds: Of the processor, by kind.
     """
 

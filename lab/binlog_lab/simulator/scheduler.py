@@ -50,7 +50,6 @@ class Conduct:
     """Treatment of tasks by the scheduler.
 
     Attributes:
-        chance: Decides their order.
         twice: Share of the tasks that are done twice.
         late: Share of the tasks whose first attempt works after the batch.
     """
@@ -189,9 +188,6 @@ class ModelQuery:
 
 class ModelSession:
     """Stands in for a SparkSession: `readStream...load(path).writeStream...start()` does all batches that there are.
-
-    Args:
-        conduct: How tasks are treated.
 
     Attributes:
         batches: How many batches were done as a whole.

@@ -160,7 +160,6 @@ class LifeStep:
 
     Attributes:
         number: Its place in the whole script.
-        act: What happens.
         seed: Of all choices in it.
     """
 
@@ -176,12 +175,7 @@ class LifeStep:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A life, before it is lived.
-
-    Attributes:
-        seed: Of everything.
-        steps: What happens, in order.
-    """
+    """A life, before it is lived."""
 
     seed: int
     steps: tuple[LifeStep, ...]
@@ -228,7 +222,6 @@ class LifeResult:
         defect: What must not be; None: all was as it must be.
         named: The named error that ended it, with a reason that is true; None: none did.
         reached: What happened, for coverage.
-        kind: What the job writes.
     """
 
     story: list[str] = field(default_factory=list)

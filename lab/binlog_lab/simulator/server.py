@@ -40,7 +40,6 @@ class StateAfterGroup:
     """State of a server after a group.
 
     Attributes:
-        tables: Its tables, by name.
         gone: Tables that were dropped, or have another name since, as they were before, by name.
         changes: Row images of the group.
     """
@@ -55,7 +54,6 @@ class PreparedTransaction:
     """An XA transaction that is prepared; nobody else uses its tables meanwhile.
 
     Attributes:
-        draft: What it has done.
         number: Of the group that prepared it; 0: the log has no such groups.
         after: Number of the group before it.
     """

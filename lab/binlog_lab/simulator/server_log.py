@@ -104,7 +104,6 @@ class Group:
 
     Attributes:
         number: Of its GTID; they count from 1 on.
-        timestamp: Of its commit.
         acts: Of its session, without GTID event.
         xid: Number of its XA transaction; 0: it is of none.
         server: Id of the server that has executed it.
@@ -205,7 +204,6 @@ class ServerLog(ABC):
 
         Args:
             timestamp: When it is there again.
-            chance: Decides what is lost.
             of_machine: The machine crashes, too.
             torn: A group that is being written; it was never committed.
 
@@ -226,9 +224,6 @@ class InnodbServerLog(ServerLog):
     """See `ServerLog`.
 
     Args:
-        folder: Of the files.
-        timestamp: When the server starts.
-        page_size: Of its files.
         is_synced: `innodb_flush_log_at_trx_commit = 1`; else a crash of the machine loses the last groups.
         last: Number of the last group before the first file.
     """

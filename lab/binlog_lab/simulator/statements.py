@@ -33,7 +33,6 @@ class ModelTable:
     """A table.
 
     Attributes:
-        spec: Its columns and key.
         rows: By key.
         number: Its number in table maps.
     """

@@ -53,7 +53,6 @@ class TableVerdict:
     """See `check`.
 
     Attributes:
-        job: Whose tables they are.
         lake: Where they are; None: they are Delta tables.
         terms: Servers that wrote the groups.
     """

@@ -72,7 +72,6 @@ class StartReport:
         is_fresh: Nothing is in there yet: `starting...` options count.
         batch_id: The batch that would be next.
         is_repeated: It was begun before, and would be done again.
-        position: Where it would begin.
         gtid: What has been taken up to there.
         size_behind: Bytes of the log after that place.
         said_by: The setting that says so, where the job is fresh.

@@ -63,7 +63,6 @@ class TableReport:
         keys: Key columns; empty where none are known.
         keys_said_by: `primary key`, `job file`, or None.
         columns: Name and type of each column, in order; empty where they are not known.
-        targets: One for each mode.
         changes: Rows inserted, updated and deleted in the part of the log that was looked at.
         complete: Whether all its rows lie in what was read, or will be; None: nothing is known.
         snapshot: The newest snapshot of it that the job has read of; None: there is none.

@@ -60,7 +60,6 @@ class WrittenFiles(Generic[File]):
 
     Attributes:
         version: `Target.version` of the table that it was made for.
-        added: Files with its rows.
         fed: Files that tell of changed rows.
         superseded: Rows whose place they take.
         row_count: Rows and keys of the change.

@@ -127,7 +127,6 @@ class Component:
 
     Attributes:
         tables: By their names in the log.
-        steps: By their numbers.
     """
 
     tables: Mapping[TableName, SelectedTable]

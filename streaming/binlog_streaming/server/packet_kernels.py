@@ -27,7 +27,6 @@ def find_rows(data: Bytes, place: int, end: int, starts: Int64s, ends: Int64s) -
     """Find rows in whole packets.
 
     Args:
-        data: What the server sent.
         place: Where a packet begins.
         end: Of the data.
         starts: Gets where the content of each row begins.

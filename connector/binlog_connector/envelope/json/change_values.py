@@ -67,7 +67,6 @@ class DebeziumValues:
     """Envelopes with the images before and after each change; as data of CloudEvents, if these have attributes.
 
     Args:
-        images: All images that occur.
         before: Of each value its image before, or `NO_IMAGE`.
         fields: What comes after the images; None: nothing.
         wrapping: Before and after each value.

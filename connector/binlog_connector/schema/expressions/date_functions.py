@@ -164,7 +164,6 @@ def time_of(clock: str, digits: int, how: Circumstances, count: int) -> Operand:
     Args:
         clock: One of `CLOCKS`.
         digits: Of the fraction of a second.
-        count: Number of rows.
 
     Raises:
         NotComputedError: The log does not record it, or the time zone.

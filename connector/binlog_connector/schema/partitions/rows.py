@@ -162,7 +162,6 @@ class PartitionRows:
 
     Args:
         definition: Of the table; its columns and its partitions, by RANGE or LIST, are known.
-        chosen: Places of the partitions.
         system_time_zone: See `Decoding`.
         taken_by: Partitions that take rows of theirs, by LIST; these rows are left out.
 

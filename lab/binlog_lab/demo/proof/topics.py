@@ -62,8 +62,6 @@ def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -
     """The changes that a consumer of committed messages finds in *topic*, partition by partition in their order.
 
     Args:
-        servers: Brokers.
-        topic: Its name.
         decode: Gives a value as JSON would give it.
 
     Raises:
@@ -110,7 +108,6 @@ def compare_topics(
     """Compare each table of the demo with its topic, `prefix.database.table`.
 
     Args:
-        servers: Brokers.
         decode: As for `read_topic`.
 
     Raises:

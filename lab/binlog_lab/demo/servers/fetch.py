@@ -31,7 +31,6 @@ class Fetched:
     Attributes:
         name: For people.
         size: What is downloaded, in MB.
-        folder: Where it goes.
         program: What is started: a jar file in the folder, or a class of `source`.
         source: Folder of a project of Maven's that names what is fetched; None: the jar is all.
         project: File of that project.

@@ -131,7 +131,6 @@ class LakeServers:
 
     Args:
         directory: The demo's; what the servers keep is in folders there.
-        sink: Kind of the tables.
 
     Attributes:
         tables: Folder in which the files of the tables are.

@@ -138,7 +138,6 @@ class ReadCheckpoint(NamedTuple):
 
     Attributes:
         version: Of the table; -1: there is none that can be read.
-        lines: Its actions.
         unreadable: Files of newer ones, which are no Parquet.
     """
 

@@ -49,7 +49,6 @@ def write_images(
     """Write the values of rows one after the other.
 
     Args:
-        data: What the server sent.
         starts: Where each row begins.
         ends: Where it ends.
         kinds: What the values of each column are.
