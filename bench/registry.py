@@ -20,8 +20,6 @@ MODULES = (
     "bench.status",
     "bench.structured",
     "bench.spark.source",
-    "bench.spark.planning",
-    "bench.spark.latency",
     "bench.tables.backlogs",
     "bench.tables.live",
     "bench.tables.workloads",

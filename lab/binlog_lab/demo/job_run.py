@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.processes import JobProcess
 from binlog_lab.demo.proof.targets import commits
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.state import DemoMarkKind
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 

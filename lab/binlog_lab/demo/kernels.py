@@ -14,9 +14,9 @@ from pathlib import Path
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
 from binlog_format.views.tables import TablesView
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.live_writer import LiveLog, repack_real_log
 from binlog_lab.demo.real_log import find_real_log
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.workload import Workload
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
 from binlog_streaming.tables.batch import BatchContext, ComponentWriter

@@ -33,10 +33,10 @@ from binlog_lab.demo.actions import (
     SavepointAction,
     StatementAction,
 )
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.proof import expected_rows
 from binlog_lab.demo.real_log import RealLog
 from binlog_lab.demo.reports import AlterationReport, WriterReport
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.workload import Workload
 from binlog_lab.event_encoding.event_encoding import (
     DDL_FLAGS,

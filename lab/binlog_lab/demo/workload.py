@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from binlog_lab.demo.actions import Action
-    from binlog_lab.demo.alterations import Alteration
+    from binlog_lab.demo.shop import Alteration
     from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_lab.event_encoding.value_encoding import Value
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from binlog_connector.following.entry_marks import files_within, state_of
-from binlog_connector.following.entry_resume import end_of_rest
 from binlog_connector.following.log_end import offset_at
-from binlog_connector.following.resume import compare_range
+from binlog_connector.following.resume import compare_range, end_of_rest
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.steps import planned_entries
 from binlog_connector.following.tailer import FollowOptions, Tailer

@@ -40,10 +40,9 @@ from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, ChangeStep, Component, RowsStep, names_of
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
-from binlog_streaming.plan.changes_under_rules import changes_under_rules
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
 from binlog_streaming.plan.lost_cascades import lost_cascades
-from binlog_streaming.plan.planning import Planning, definitions_of, statements_of
+from binlog_streaming.plan.planning import Planning, changes_under_rules, definitions_of, statements_of
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
 from binlog_streaming.plan.table_spellings import named_changes, take_unclear_keys, take_unclear_names

@@ -1,17 +1,25 @@
-"""Collection of a batch's facts before they are put in order: `Planning`."""
+"""Collection of a batch's facts before they are put in order: `Planning`.
+
+Its statements have the effects that rules show; a table that a rule would show otherwise goes no further.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from binlog_connector.rules.revealing_statements import FormerNames
+from binlog_connector.rules.rules_applied import apply_rules_to_changes
+from binlog_connector.rules.rules_on_tables import UnfitRuleError
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement, is_ddl
 from binlog_connector.schema.snapshot_marks import mark_statement
 from binlog_connector.schema.stated_definitions import definition_statement, is_stated
+from binlog_connector.schema.table_changes import EventsLost, TableRenamed
+from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.views.table_index import TableIndex
-from binlog_streaming.plan.batch_plan import IndexPart
+from binlog_streaming.plan.batch_plan import IndexPart, names_of
 from binlog_streaming.plan.cascades import Touched
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.plan.job_state import StateChange
@@ -19,8 +27,12 @@ from binlog_streaming.plan.table_checks import Refusal
 from binlog_streaming.settings import Mode, OnCascade
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
+    from binlog_connector.rules.row_rules import TableRules
+    from binlog_connector.schema.snapshot_marks import SnapshotChange
+    from binlog_connector.schema.table_changes import RowsChanged, StatementChange, TableChange
+    from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.job_state import JobState, SelectedTable, TableSelection
@@ -28,9 +40,10 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
     """Row of the view `tables`."""
-
     Statements = list[tuple[DdlStatement, Row | None]]
     """Statements, and marks of snapshots with what they contain."""
+    AnyChange = StatementChange | SnapshotChange
+    NamedChange = TableChange | RowsChanged | SnapshotChange
 
 
 @dataclass(slots=True)
@@ -166,3 +179,46 @@ def _refusal(problem: Row) -> Refusal:
     error = named_error(problem["error"])
     assert error is not None, "the view gives errors with their names"
     return Refusal((Position.of(problem["position"]), problem["event_no"]), problem["gtid"], error)
+
+
+def changes_under_rules(
+    planning: Planning,
+    changes: Sequence[tuple[DdlStatement, list[AnyChange]]],
+    decoding: Decoding,
+    rules: TableRules,
+) -> Iterator[tuple[DdlStatement, list[AnyChange]]]:
+    """Convert *changes* to those of the visible parts of tables.
+
+    Args:
+        planning: Of the batch; tables whose rule does not fit what a statement makes of them go to its `problems`.
+        changes: Effects of each statement, in log order.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`, `TABLE_RENAMED`: the same of what a tool builds beside a table.
+        UnfitRuleError: The same.
+    """
+    former_names = FormerNames(lambda name: planning.find(name) is not None)
+    for statement, some in changes:
+        shown: list[AnyChange] = []
+        for change in some:
+            if isinstance(change, EventsLost):
+                shown.append(change)  # it names no table
+                continue
+            former = former_names.take(change)
+            about = replace(change, old=former) if isinstance(change, TableRenamed) and former is not None else change
+            try:
+                (changed,) = apply_rules_to_changes([about], rules, decoding, statement.vendor)
+            except (SchemaError, UnfitRuleError) as error:
+                _refuse(planning, about, Refusal(statement.place, statement.gtid, error))
+                changed = change
+            # What it means for names counts whatever becomes of the tables.
+            shown.append(change if isinstance(change, TableRenamed) else changed)
+        yield statement, shown
+
+
+def _refuse(planning: Planning, change: NamedChange, refusal: Refusal) -> None:
+    tables = [table for name in names_of(change) if (table := planning.find(name)) is not None]
+    # What is built beside a table is never refused itself: others get its rows.
+    if any(table.is_aside for table in tables):
+        raise refusal.error
+    planning.problems += [(table.name, refusal) for table in tables]

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from binlog_lab.cli.demo import register
 from binlog_lab.demo import run
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.processes import ReportingProcess
 from binlog_lab.demo.proof.comparison import Comparison, TableDifference
 from binlog_lab.demo.proof.expected_rows import load
 from binlog_lab.demo.run import DemoOptions, DemoSource, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_lab.demo.servers.lake_servers import LakeServers
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.state import DemoMark, DemoMarkKind, Snapshot
 from binlog_lab.demo.view import DemoView, progress_line
 from binlog_streaming.settings import TableFormat, load_job

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.mariadb import source as mariadb_source
 from binlog_lab.demo.mariadb.load import BULK_ROWS
 from binlog_lab.demo.mariadb.source import CONNECTIONS, MariaDbSource
 from binlog_lab.demo.proof.comparison import compare_changelog
 from binlog_lab.demo.run import DIRECTORY_VARIABLE, FORMAT_VARIABLE, compare_all, demo_job
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.state import DemoMarkKind, DemoState
 from binlog_lab.demo.view import DemoView
 from binlog_streaming.settings import Begin

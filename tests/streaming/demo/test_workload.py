@@ -12,9 +12,8 @@ import pytest
 from binlog_format import open_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.demo.actions import BeginAction, CommitAction, Ddl, RollbackAction, RollbackToAction, StatementAction
-from binlog_lab.demo.alterations import ADD_POINTS, ALTERATIONS
 from binlog_lab.demo.live_writer import Recorder
-from binlog_lab.demo.shop import TABLES
+from binlog_lab.demo.shop import ADD_POINTS, ALTERATIONS, TABLES
 from binlog_lab.demo.workload import BULK_SESSION, Workload
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter

@@ -12,9 +12,9 @@ import msgspec
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.gtids.gtid import Gtid
-from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.live_writer import Recorder
 from binlog_lab.demo.proof.topics import compare_topics, read_topic
+from binlog_lab.demo.shop import ALTERATIONS
 from binlog_lab.demo.workload import Workload
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_lab.demo.actions import Action
-    from binlog_lab.demo.alterations import Alteration
     from binlog_lab.demo.proof.expected_rows import ExpectedTable
     from binlog_lab.demo.servers.kafka_broker import KafkaBroker
+    from binlog_lab.demo.shop import Alteration
 
 STEP_SIZE = 64 << 10
 FILE_SIZE = 256 << 10

@@ -22,8 +22,7 @@ from kafka import KafkaConsumer, TopicPartition
 from binlog_connector.following.debezium_offset import stored_offset
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.servers.fetch import DEBEZIUM, require_fetched
-from binlog_lab.demo.servers.java_server import JavaServer
-from binlog_lab.demo.servers.ports import free_ports
+from binlog_lab.demo.servers.java_server import JavaServer, free_ports
 from binlog_streaming.settings import PublishJob, load_any_job
 from tests.docs.markdown import REPO
 from tests.servers import ServerKind, server_in

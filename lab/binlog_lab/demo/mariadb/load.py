@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
     from pymysql.cursors import Cursor
 
-    from binlog_lab.demo.alterations import Alteration
+    from binlog_lab.demo.shop import Alteration
     from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_lab.event_encoding.value_encoding import Value
 

@@ -15,7 +15,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server, tail_of
-from binlog_lab.demo.servers.ports import free_ports
+from binlog_lab.demo.servers.java_server import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

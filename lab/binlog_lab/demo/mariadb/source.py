@@ -19,13 +19,12 @@ from rich.markup import escape
 
 from binlog_format import open_log
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_lab.demo.alterations import ALTERATIONS, final_tables
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.mariadb.load import ServerLoad
 from binlog_lab.demo.mariadb.server import MariaDbServer
 from binlog_lab.demo.proof.expected_rows import ExpectedTable, to_arrow
 from binlog_lab.demo.reports import AlterationReport, WriterReport
-from binlog_lab.demo.shop import DATABASE, TABLES
+from binlog_lab.demo.shop import ALTERATIONS, DATABASE, TABLES, final_tables
 from binlog_lab.demo.sources import DemoLogSource
 from binlog_streaming.server.address import PASSWORD_VARIABLE
 from binlog_streaming.settings import Begin, Mode

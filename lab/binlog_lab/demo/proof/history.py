@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from binlog_lab.demo.alterations import Alteration
+    from binlog_lab.demo.shop import Alteration
     from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_lab.event_encoding.value_encoding import Value
 

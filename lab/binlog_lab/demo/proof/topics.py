@@ -16,11 +16,10 @@ import msgspec
 import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
-from binlog_lab.demo.alterations import ALTERATIONS, final_tables
 from binlog_lab.demo.proof.comparison import DETAILS_MAX, Comparison, TableDifference, compare_changelog
 from binlog_lab.demo.proof.expected_rows import CHANGE_TYPE, GTID, ExpectedTable, to_arrow
 from binlog_lab.demo.real_log import table_spec
-from binlog_lab.demo.shop import TABLES
+from binlog_lab.demo.shop import ALTERATIONS, TABLES, final_tables
 from binlog_lab.event_encoding.table_encoding import TableSpec
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
-"""A server that is a Java program: `JavaServer` starts it, waits until it answers, and ends it."""
+"""A server that is a Java program: `JavaServer` starts it, waits until it answers, and ends it; `free_ports`."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import threading
 from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
+
 
 SMALL_WORK = "-XX:TieredStopAtLevel=1"
 """Option of Java for a server that has little to do: compiling as well as it can would take longer than the work."""
@@ -109,3 +112,10 @@ def find_java(purpose: str, program: str = "java") -> str:
             hint="On Debian or Ubuntu: apt-get install default-jdk-headless",
         )
     return found
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports on 127.0.0.1 that nobody listens at, all different; whoever comes first may still take them."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(one.getsockname()[1]) for one in listening]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.servers.fetch import KAFKA, require_fetched
-from binlog_lab.demo.servers.java_server import SMALL_WORK, find_java
-from binlog_lab.demo.servers.ports import free_ports
+from binlog_lab.demo.servers.java_server import SMALL_WORK, find_java, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

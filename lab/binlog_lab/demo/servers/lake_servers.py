@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from binlog_lab.demo.proof.targets import reading_code
 from binlog_lab.demo.servers.fetch import REST_CATALOG, S3PROXY, fetch, require_fetched
-from binlog_lab.demo.servers.java_server import JavaServer
-from binlog_lab.demo.servers.ports import free_ports
+from binlog_lab.demo.servers.java_server import JavaServer, free_ports
 from binlog_streaming.settings import Sink, TableFormat
 
 if TYPE_CHECKING:
