@@ -13,6 +13,7 @@ from bench.logs.backlog import CHANGES, Shop, write_groups
 from bench.logs.datasets import Form, write_log
 from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
+from tests.bench.parts import rows_left
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,18 +38,7 @@ def test_every_image_before_is_what_the_changes_before_left(log: Path) -> None:
     kinds: Counter[str] = Counter()
     with open_log(str(log)) as opened:
         for number in range(1, TABLES + 1):
-            view = ChangefeedView(table=f"sbtest.sbtest{number}")
-            rows: dict[int, tuple[object, ...]] = {}
-            of_table: Counter[str] = Counter()
-            for row in pa.Table.from_batches(list(view.batches(opened.committed_blocks()))).to_pylist():
-                values = (row["k"], row["c"], row["pad"])
-                of_table[row["_change_type"]] += 1
-                if row["_change_type"] in ("delete", "update_preimage"):
-                    assert rows.pop(row["id"]) == values
-                else:
-                    assert row["id"] not in rows
-                    assert [len(str(text)) for text in values[1:]] == [119, 59]
-                    rows[row["id"]] = values
+            rows, of_table = rows_left(opened, f"sbtest.sbtest{number}")
             assert sorted(rows) == list(range(1, ROWS + 1))
             assert abs(of_table["delete"] - 3 * TRANSACTIONS / TABLES) <= 9  # spread over tables
             kinds += of_table

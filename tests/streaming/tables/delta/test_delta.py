@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.table_places import target_uri
 from binlog_streaming.lake.target import SMALL_FILES_MIN
 from binlog_streaming.settings import Mode, Sink
+from tests.streaming.tables.delta.full_disk import on_a_full_disk
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 
 if TYPE_CHECKING:
@@ -187,53 +186,18 @@ def test_what_another_writer_appended_since_the_look_is_not_lost_or_doubled(
     assert DeltaTable(str(tmp_path)).count() == 3
 
 
-DISK_FULL = """
-import os, resource, sys
-import pyarrow as pa
-from deltalake import DeltaTable
-from binlog_streaming.settings import Mode, Sink
-from binlog_streaming.lake.change import Change
-from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.commit_id import CommitId
-
-uri = sys.argv[1]
-commit_id = CommitId("q-1", 1, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
-rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})
-none = rows.select(["id"]).slice(0, 0)
-note = SchemaChange(added=pa.schema([("note", pa.string())]))
-attempts = [
-    (100000, lambda target: target.append(rows.to_reader(), commit_id)),
-    (100000, lambda target: target.merge(Change(rows, none), commit_id)),
-    (100000, lambda target: target.replace(rows.to_reader(), commit_id)),
-    (500, lambda target: target.evolve(note, commit_id)),
-    (500, lambda target: target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
-]
-for size, write in attempts:
-    target = DeltaTarget.at(Sink(directory=""), uri)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    try:
-        write(target)
-    except (*target.write_errors, OSError) as error:
-        assert "File too large" in str(error), error
-        assert not target.is_conflict(error)
-    else:
-        raise AssertionError("it was written")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.at(Sink(directory=""), uri).is_done(commit_id)
-    assert DeltaTable(uri).version() == 1
-"""
-
-
 def test_a_full_disk_is_a_write_error_and_nothing_is_committed(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk; the errors are the same but for their number."""
     append(str(tmp_path), MIRROR_COMMIT_ID, [1, 2])
-    files = sorted(tmp_path.rglob("*"))
-    done = subprocess.run(
-        [sys.executable, "-c", DISK_FULL, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120
+    on_a_full_disk(
+        tmp_path,
+        """[
+            (100000, lambda target: target.append(rows.to_reader(), commit_id)),
+            (100000, lambda target: target.merge(Change(rows, none), commit_id)),
+            (100000, lambda target: target.replace(rows.to_reader(), commit_id)),
+            (500, lambda target: target.evolve(note, commit_id)),
+            (500, lambda target: target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
+        ]""",
     )
-    assert done.returncode == 0, done.stderr
-    assert sorted(tmp_path.rglob("*")) == files
     append(str(tmp_path), replace(MIRROR_COMMIT_ID, batch_id=1), [3])
     assert DeltaTable(str(tmp_path)).count() == 3
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tarfile
 import time
 from contextlib import closing
@@ -34,6 +32,7 @@ from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.roaring import encoded
 from binlog_streaming.settings import Merge, Sink, TableFormat
+from tests.streaming.tables.delta.full_disk import on_a_full_disk
 from tests.streaming.tables.delta.test_features import ARCHIVE, live_files
 from tests.streaming.tables.lake.sink_cases import (
     INT_KEY,
@@ -591,39 +590,8 @@ class TestFaults:
         assert sorted(path.rglob("*")) == files
 
     def test_a_full_disk_is_a_write_error_and_nothing_is_committed(self, path: Path) -> None:
-        files = sorted(path.rglob("*"))
-        done = subprocess.run(
-            [sys.executable, "-c", DISK_FULL, str(path)], check=False, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-        assert sorted(path.rglob("*")) == files
+        """The rows, the vectors, and the commit: each does not fit."""
+        attempts = [(100000, "Change(rows, none)"), (30, "gone"), (500, "gone")]
+        writes = (f"({size}, lambda target: target.merge({change}, commit_id))" for size, change in attempts)
+        on_a_full_disk(path, f"[{', '.join(writes)}]", "mark")
         assert len(values(path)) == 20
-
-
-DISK_FULL = """
-import os, resource, sys
-import pyarrow as pa
-from binlog_streaming.settings import Merge, Mode, Sink
-from binlog_streaming.lake.change import Change
-from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.commit_id import CommitId
-
-commit_id = CommitId("q-1", 2, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
-rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})
-none = rows.select(["id"]).slice(0, 0)
-# The rows, the vectors, and the commit: each does not fit.
-for size, change in (100000, Change(rows, none)), (30, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))), (
-    500, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))
-):
-    target = DeltaTarget.at(Sink(directory="", merge=Merge.MARK), sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-    try:
-        target.merge(change, commit_id)
-    except (*target.write_errors, OSError) as error:
-        assert "File too large" in str(error), error
-        assert not target.is_conflict(error)
-    else:
-        raise AssertionError("it was written")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.at(Sink(directory=""), sys.argv[1]).is_done(commit_id)
-"""

@@ -1,24 +1,25 @@
-"""The benchmarks of a target by itself work on a part of their data, and prove its rows."""
+"""The benchmarks of tables work on a part of their data, and prove the rows; what they leave is in shape."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from deltalake import DeltaTable
 
-from bench.registry import chosen, set_share
-from bench.tables import target_limits
+from bench.registry import chosen
+from bench.tables import conversions, small_batches, target_limits
 from bench.tables.first_commit import first_commit_seconds
+from binlog_connector.schema.effects.conversion import Values
+from binlog_streaming.lake.delta.maintenance import CHECKPOINT_EVERY
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.settings import Sink
+from tests.bench.parts import part_of_data
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.commit_id import CommitId
 
@@ -29,16 +30,40 @@ LAST_BATCHES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small() -> Iterator[None]:
-    set_share(0.005)
-    yield
-    set_share(1.0)
+SHARES = {
+    **dict.fromkeys(LAST_BATCHES, 0.005),
+    "lake.evidence.keys.ratio": 0.005,
+    "lake.alter.rows_per_s": 0.001,
+    "lake.small.delta_s": 0.02,
+    "lake.small.iceberg_s": 0.02,
+    "lake.delta_log.mb": 0.02,
+    "lake.delta_log.scan_ratio": 0.02,
+    "lake.delta_log.open_ms": 0.02,
+}
 
 
-@pytest.mark.parametrize("name", LAST_BATCHES)
+@pytest.mark.parametrize("name", SHARES)
 def test_it_gives_a_number(name: str) -> None:
-    assert chosen([name])[0].measure() > 0
+    with part_of_data(SHARES[name]):
+        assert chosen([name])[0].measure() != 0
+
+
+def test_values_that_are_not_rounded_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversions, "_conversion", lambda: Values)
+    with part_of_data(0.001), pytest.raises(Exception, match=r"rescal|data loss|other values"):
+        chosen(["lake.alter.rows_per_s"])[0].measure()
+
+
+@pytest.mark.thorough
+def test_2000_small_batches_leave_a_small_log_and_a_table_in_shape(tmp_path: Path) -> None:
+    written = small_batches.many_batches(str(tmp_path))
+    assert small_batches.log_bytes(written.uri) < 5_000_000
+    assert len(DeltaTable(written.uri).file_uris()) <= 2
+    small_batches.age(written.uri)
+    small_batches.clean(written)
+    assert small_batches.log_bytes(written.uri) < 500_000
+    assert len(list(Path(written.uri, "_delta_log").glob("*.json"))) <= CHECKPOINT_EVERY + 1
+    assert DeltaTable(written.uri).to_pyarrow_table().num_rows == small_batches.LOG_ROWS
 
 
 @pytest.mark.parametrize("name", LAST_BATCHES)
@@ -49,7 +74,7 @@ def test_a_change_that_is_lost_is_seen(name: str, monkeypatch: pytest.MonkeyPatc
         return 0 if commit_id.batch_id == LAST_BATCHES[name] else merge(target, change, commit_id)
 
     monkeypatch.setattr(DeltaTarget, "merge", merge_all_but_the_last)
-    with pytest.raises(AssertionError, match="holds other rows"):
+    with part_of_data(0.005), pytest.raises(AssertionError, match="holds other rows"):
         chosen([name])[0].measure()
 
 
