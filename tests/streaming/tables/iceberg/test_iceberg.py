@@ -6,7 +6,7 @@ import fcntl
 import resource
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.settings import Sink, TableFormat
+from tests.faults.processes import files_up_to
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.lake.sink_cases import (
     COMMIT_ID,
@@ -276,22 +277,11 @@ def test_rows_are_written_while_they_come(place: Place) -> None:
 # --- A disk that is full ---
 
 
-@contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    """Writing more gives an error in the middle of a file, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_full_disk_leaves_nothing_and_the_same_step_goes_again(place: Place) -> None:
     place.merge(0, [(None, (1, "a"))])
     before, paths = place.state(), set(place.directory.rglob("*"))
     upserts = change_of([tuple(row.values()) for row in noise(8000).to_pylist()])
-    with files_no_larger_than(1 << 20), pytest.raises(OSError, match="too large"):
+    with files_up_to(1 << 20), pytest.raises(OSError, match="too large"):
         place.bring(upserts)
     assert place.state() == before
     assert set(place.directory.rglob("*")) == paths
@@ -309,7 +299,7 @@ def test_full_disk_at_the_commit_leaves_nothing(place: Place, size: int) -> None
         if step is CrashPoint.FILES_WRITTEN:
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
-    with files_no_larger_than(1 << 30), watched(full), pytest.raises(errors, match=r"too large|I/O"):
+    with files_up_to(1 << 30), watched(full), pytest.raises(errors, match=r"too large|I/O"):
         place.append(1, numbers(2))
     # The library leaves the new metadata there; maintenance removes it when it is old.
     found = {path for path in place.directory.rglob("*") if "journal" not in path.name}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import pytest
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import TableFormat
+from tests.faults.processes import files_up_to
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, Place, change_of, numbers, rows_of
 
 if TYPE_CHECKING:
@@ -139,13 +139,8 @@ def test_full_disk_leaves_nothing_and_the_same_step_goes_again(place: Place) -> 
     rows = pa.table(
         {"id": pa.array(range(3000), pa.int32()), "value": [one.tobytes().hex() for one in values]}, INT_KEY
     )
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            place.append(1, rows)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_up_to(1 << 20), pytest.raises(OSError, match="too large"):
+        place.append(1, rows)
     assert (place.state(), names(place)) == (before, paths)
     assert place.append(1, rows)
     assert place.content().num_rows == 3001
