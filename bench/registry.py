@@ -83,11 +83,7 @@ def all_benchmarks() -> list[Benchmark]:
 
 
 def chosen(patterns: Iterable[str]) -> list[Benchmark]:
-    """The benchmarks that *patterns* name (`spark.*` is fine); all without patterns.
-
-    Raises:
-        ValueError: A pattern names none.
-    """
+    """The benchmarks that *patterns* name (`spark.*` is fine); all without patterns."""
     benchmarks = all_benchmarks()
     wanted: list[Benchmark] = []
     for pattern in patterns:

@@ -51,9 +51,6 @@ def run_job(place: JobPlace, job: Job, source: DemoLogSource, state: DemoState, 
 
     When all ALTER TABLE statements are in the log, the job is killed in the middle of the next batch, and then started
     again.
-
-    Raises:
-        BinlogError: The source or the job has failed.
     """
     run = _Run(place, job, source, state, view)
     try:

@@ -94,11 +94,7 @@ class LineProcess(Generic[ReportType]):
         self.check()
 
     def check(self) -> None:
-        """See that it has not failed.
-
-        Raises:
-            DemoError: `PROCESS_FAILED`, with the last error that it printed, or else the last line.
-        """
+        """See that it has not failed."""
         status = self._process.poll()
         if status:
             lines = self._log_file.read_text(errors="replace").strip().splitlines()

@@ -42,9 +42,6 @@ def run_publish_demo(
         seconds: Time in which they are written, or for which a server is under load.
         keep: Leave the files there in the end.
         view: Where it tells what it does.
-
-    Raises:
-        BinlogError: Something keeps it from running.
     """
     view = view or DemoView()
     directory = directory.resolve()

@@ -100,11 +100,7 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
-    """Run the main job on a live log, and compare; whether every table equals the expected rows.
-
-    Raises:
-        BinlogError: Something keeps it from running.
-    """
+    """Run the main job on a live log, and compare; whether every table equals the expected rows."""
     view = view or DemoView()
     directory = options.directory.resolve()
     job_file = directory / OWN_JOB_FILE
@@ -142,11 +138,7 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make the demo's directory anew.
-
-    Raises:
-        DemoError: `DIRECTORY_IN_USE`: there is something in it that no demo made.
-    """
+    """Make the demo's directory anew."""
     if directory.exists() and not (directory / MARK).exists() and any(directory.iterdir()):
         raise DemoError(
             "DIRECTORY_IN_USE",
@@ -171,11 +163,7 @@ def remove_all_but_the_picture(directory: Path) -> None:
 
 
 def compile_kernels() -> None:
-    """Fill the cache of compiled kernels, in a process of its own: the job's workers find it there.
-
-    Raises:
-        DemoError: `PROCESS_FAILED`.
-    """
+    """Fill the cache of compiled kernels, in a process of its own: the job's workers find it there."""
     result = subprocess.run(
         [sys.executable, "-m", "binlog_lab.demo.kernels"], capture_output=True, text=True, check=False
     )
@@ -246,9 +234,6 @@ def log_source(
         rows: Row changes of the workload, or of the server's load, about.
         seconds: Time in which they are written; on a slow machine it takes longer.
         job_file: The job whose tables a server older than its log completes by a snapshot; None: the log has all.
-
-    Raises:
-        DemoError: `NO_CHECKOUT`.
     """
     real = find_real_log()
     if real is None or not JOB_FILE.exists():

@@ -194,9 +194,6 @@ def encode_fragments(
         number_first: The number of a fragment comes before their total, as in the server's comments; not after it,
             as its code does.
         has_checksum: The header of the original event counts one, as where fragments have one.
-
-    Raises:
-        ValueError: The event does not need two fragments.
     """
     room = threshold - EVENT_HEADER_SIZE - FRAGMENT_STRUCT.size - EVENT_CHECKSUM_SIZE
     first = room - ORIGINAL_SIZE_STRUCT.size

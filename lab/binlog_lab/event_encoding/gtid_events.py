@@ -61,11 +61,7 @@ class GtidEvent:
 
 
 def parse_gtid_event(event: bytes) -> GtidEvent:
-    """Read a GTID event; *event* is header and body, without a checksum.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: it is too short for what its flags announce.
-    """
+    """Read a GTID event; *event* is header and body, without a checksum."""
     if len(event) < GTID_SIZE_MIN:
         raise CorruptError("BAD_EVENT", f"a GTID event of {len(event)} bytes, expected at least {GTID_SIZE_MIN}")
     timestamp, _, server_id, _, _, header_flags = EVENT_HEADER_STRUCT.unpack_from(event)
@@ -101,11 +97,7 @@ def parse_gtid_event(event: bytes) -> GtidEvent:
 
 
 def encode_gtid_event(event: GtidEvent) -> bytes:
-    """The bytes of *event*, without a checksum and with an end_log_pos of 0; fields are written as its flags set.
-
-    Raises:
-        ValueError: A flag announces a field that is None.
-    """
+    """The bytes of *event*, without a checksum and with an end_log_pos of 0; fields are written as its flags set."""
     parts = [GTID_FIXED_STRUCT.pack(event.gtid.seqno, event.gtid.domain, event.flags)]
     if event.flags & GTID_FLAG_GROUP_COMMIT_ID:
         parts.append(COMMIT_ID_STRUCT.pack(_present(event.commit_id)))

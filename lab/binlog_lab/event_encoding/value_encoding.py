@@ -94,9 +94,6 @@ def codec_of(sql_type: str, charset: str = "utf8mb4") -> ValueCodec:
     Args:
         sql_type: Lengths that have defaults may be left out.
         charset: Of types that hold characters.
-
-    Raises:
-        ValueError: No such type, or one that is not written here.
     """
     match = _SQL_TYPE.fullmatch(sql_type.strip())
     if match is None:

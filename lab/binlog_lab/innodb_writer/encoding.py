@@ -45,9 +45,6 @@ def decode_compressed_int(data: bytes, at: int = 0) -> tuple[int, int]:
 
     Returns:
         Its value and the byte after it.
-
-    Raises:
-        ValueError: *data* ends inside the integer, or it has more than 64 bits.
     """
     after, value = read_int(as_bytes(data[at : at + COMPRESSED_INT_SIZE_MAX]), 0, min(len(data) - at, 9))
     if after < 0:

@@ -46,11 +46,7 @@ def is_operation_stream(path: Path) -> bool:
 
 
 def read_steps(path: Path) -> Iterator[PlacedStep]:
-    """The operations of an `.ops` file; the file is mapped, not read at once.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`: not an operation stream, or an operation that is not one.
-    """
+    """The operations of an `.ops` file; the file is mapped, not read at once."""
     if not is_operation_stream(path):
         raise CorruptError("BAD_ENTRY", "not an operation stream: it begins otherwise", at=Place(str(path), byte=0))
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

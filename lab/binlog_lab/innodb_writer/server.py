@@ -238,11 +238,7 @@ class BinlogWriter(Sessions):
             self.raw_commit(format_description)
 
     def reset_master(self, gtids: Iterable[Gtid] = ()) -> None:
-        """RESET MASTER, or with *gtids* `SET GLOBAL gtid_binlog_state`: the log begins again at file 0.
-
-        Raises:
-            ValueError: A transaction has out-of-band data, or an XA transaction is prepared.
-        """
+        """RESET MASTER, or with *gtids* `SET GLOBAL gtid_binlog_state`: the log begins again at file 0."""
         if self._prepared.xids() or any(session.holds_oob() for session in self._sessions.values()):
             raise ValueError("RESET MASTER: a transaction is open that has data in the log")
         self.close()

@@ -142,11 +142,7 @@ class Repacker:
         self._writer.kill()
 
     def run(self, stop: Event, *, follow: bool) -> None:
-        """Repack to the end of the source; with *follow*, until *stop* is set.
-
-        Raises:
-            BinlogError: The source cannot be read on.
-        """
+        """Repack to the end of the source; with *follow*, until *stop* is set."""
         self._checkpoint_due = time.monotonic() + self._checkpoint_seconds
         if not follow:
             self._copy_all(stop)

@@ -140,11 +140,7 @@ class EventMakerLine:
         return Origin(self.timestamp, self.server_id)
 
     def declare(self, name: str, columns: Sequence[TableColumnLine], primary_key: Sequence[str]) -> None:
-        """Declare a table *name* (`database.table`) for the next events; it gets the next table id.
-
-        Raises:
-            ValueError: A name or a column type that cannot be.
-        """
+        """Declare a table *name* (`database.table`) for the next events; it gets the next table id."""
         database, dot, table = name.partition(".")
         if not (database and dot and table):
             raise ValueError(f"table {name!r}: expected database.table")

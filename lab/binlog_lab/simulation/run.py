@@ -45,11 +45,7 @@ class SimulatedRate:
 
     @classmethod
     def parse(cls, text: str) -> SimulatedRate:
-        """Read a number of event groups (`200`), or of bytes with a unit (`500K`, `2M`, `100B`).
-
-        Raises:
-            ValueError: *text* has another form, or is nothing.
-        """
+        """Read a number of event groups (`200`), or of bytes with a unit (`500K`, `2M`, `100B`)."""
         match = _RATE.fullmatch(text.strip())
         if match is None or float(match["number"]) == 0:
             raise ValueError(f"rate {text!r}: expected event groups a second (200), or bytes a second (500K, 2M)")

@@ -110,9 +110,6 @@ class Reasons:
             taken: Number of the last group that the job has taken.
             faults: What has happened in the run.
             clean: Faults have ended.
-
-        Raises:
-            DefectError: The error's reason is not true.
         """
         if (faults and not clean and error.condition in OF_FAULTS) or self._is_late_commit(error, faults):
             return False

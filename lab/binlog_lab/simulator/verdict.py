@@ -66,9 +66,6 @@ class TableVerdict:
 
         Args:
             began_late: The log had lost its beginning: tables may lack, but rows may not be wrong.
-
-        Raises:
-            DefectError: They are not.
         """
         if taken not in history:
             raise DefectError(f"the job is at {taken}, the log that it sees ends at {max(history)}")

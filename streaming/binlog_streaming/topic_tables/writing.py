@@ -220,11 +220,7 @@ _CONTRADICTED = (
 
 
 def check_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> None:
-    """See that `write_batch` could write *batch*, as far as a look at its targets tells; nothing is written.
-
-    Raises:
-        BinlogError: It could not.
-    """
+    """See that `write_batch` could write *batch*, as far as a look at its targets tells; nothing is written."""
     components, sink = _Changed(job, state, batch).components, job.sink
     check_folders(components, sink)
     joint_commit(sink)  # asks the catalog

@@ -58,9 +58,6 @@ def run_logs_demo(
         seconds: Time that they take.
         keep: Leave the files there in the end.
         view: Where it tells what it does.
-
-    Raises:
-        BinlogError: Something keeps it from running.
     """
     view = view or DemoView()
     directory = directory.resolve()

@@ -86,9 +86,6 @@ class Installed:
         Args:
             data: Where; it is not there yet.
             options: More options of the server.
-
-        Raises:
-            DatabaseServerError: `NOT_STARTED`.
         """
         where, script = [f"--datadir={data}", *options], b""
         if self.root is not None and (self.root / "data/mysql/mysql").is_dir():

@@ -335,9 +335,6 @@ class ServerCommand:
 
         Args:
             accepted: Exit statuses besides 0 that are no failure.
-
-        Raises:
-            DemoError: `PROCESS_FAILED`.
         """
         output, _ = self._process.communicate()
         status = self._process.returncode

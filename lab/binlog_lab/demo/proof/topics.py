@@ -76,11 +76,7 @@ def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -
 
 
 def read_values(servers: str, topic: str) -> Iterator[tuple[int, bytes | None]]:
-    """Partition and value of each committed message in *topic*, partition by partition in their order.
-
-    Raises:
-        TimeoutError: A transaction stays open in it.
-    """
+    """Partition and value of each committed message in *topic*, partition by partition in their order."""
     settings = {"bootstrap_servers": servers.split(","), "group_id": None, "auto_offset_reset": "earliest"}
     # With read_committed the end is where the first open transaction begins.
     reader, to_the_end = KafkaConsumer(**settings, isolation_level="read_committed"), KafkaConsumer(**settings)

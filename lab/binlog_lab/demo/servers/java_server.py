@@ -98,9 +98,6 @@ def find_java(purpose: str, program: str = "java") -> str:
     Args:
         purpose: What needs it, for messages.
         program: `java`, or `javac`, which not every Java has.
-
-    Raises:
-        DemoError: `NO_SERVER`.
     """
     home = os.environ.get("JAVA_HOME")
     own = Path(home, "bin", program) if home else None

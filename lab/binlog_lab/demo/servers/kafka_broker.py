@@ -118,11 +118,7 @@ class KafkaBroker:
         self.kill()
 
     def start(self) -> None:
-        """Start it, on what it has written before; it takes requests when this returns.
-
-        Raises:
-            DemoError: `PROCESS_FAILED`.
-        """
+        """Start it, on what it has written before; it takes requests when this returns."""
         assert self._process is None, "the broker runs already"
         self._process = self._launch(self._command("kafka.Kafka", str(self._settings)))
         deadline = time.monotonic() + _START_SECONDS

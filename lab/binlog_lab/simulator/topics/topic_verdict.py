@@ -51,9 +51,6 @@ class TopicVerdict:
 
         Args:
             began_late: The log had lost its beginning: the first changes may lack.
-
-        Raises:
-            DefectError: It does not.
         """
         if taken not in history:
             raise DefectError(f"the job is at {taken}, the log that it sees ends at {max(history)}")
