@@ -19,10 +19,9 @@ from binlog_format import BinlogError, CorruptError, SchemaError, open_log
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
-from tests.truth.cases import case
 from tests.truth.comparison import Comparison
-from tests.truth.reading import json_changes, typed_changes
-from tests.truth.schemas import decoding_of_file, decoding_of_log
+from tests.truth.reading import decoding_of_file, decoding_of_log, json_changes, typed_changes
+from tests.truth.truth_case import case
 
 if TYPE_CHECKING:
     from pathlib import Path

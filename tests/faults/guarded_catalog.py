@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs
 
-from tests.faults.http_service import HttpService
+from tests.faults.http_receiver import HttpService
 
 if TYPE_CHECKING:
     from tests.faults.object_store import RestCatalog

@@ -1,17 +1,37 @@
-"""A small HTTP server that keeps what is posted to it, or refuses it: `HttpReceiver`."""
+"""A small HTTP server that keeps what is posted to it, or refuses it: `HttpReceiver`.
+
+An HTTP server of a test: `HttpService`.
+"""
 
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING
-
-from tests.faults.http_service import HttpService
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 PATIENCE_S = 300
+
+
+class HttpService:
+    """Answers on 127.0.0.1 while it is entered. *url*: of the server."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
 
 
 class HttpReceiver(HttpService):

@@ -26,7 +26,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import IcebergBaseModel
 
-from tests.faults.http_service import HttpService
+from tests.faults.http_receiver import HttpService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

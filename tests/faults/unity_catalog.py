@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from tests.faults.http_service import HttpService
+from tests.faults.http_receiver import HttpService
 
 if TYPE_CHECKING:
     from collections.abc import Callable

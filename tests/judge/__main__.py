@@ -29,14 +29,13 @@ import pymysql
 from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server
 from binlog_lab.demo.mariadb.old_servers import fetched_old_servers
 from tests.judge.coverage import Coverage
-from tests.judge.found_cases import write_case
 from tests.judge.histories.columns import kinds_of
 from tests.judge.histories.history import History, Session
 from tests.judge.histories.pairs import live_pairs
 from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Judged, Round, replayed
 from tests.judge.servers import LiveServer
-from tests.judge.shrinking import shrunk, sign_of
+from tests.judge.shrinking import shrunk, sign_of, write_case
 from tests.judge.topics import TOPIC
 from tests.judge.verdicts import judge
 from tests.servers import fetched_servers

@@ -13,14 +13,13 @@ from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.plan.job_state import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
-from tests.judge.found_cases import write_case
 from tests.judge.histories.history import Done, History
 from tests.judge.histories.server_settings import set_globally
 from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Round, replayed
 from tests.judge.running import JobEnd
 from tests.judge.servers import SYSTEM_TIME_ZONE, LiveServer
-from tests.judge.shrinking import shrunk, sign_of
+from tests.judge.shrinking import shrunk, sign_of, write_case
 from tests.judge.tables import (
     JSON_VALUE,
     ServerTable,

@@ -20,7 +20,7 @@ from binlog_streaming.job_state.checkpoint import begin_batch, read_checkpoint, 
 from binlog_streaming.job_state.switch_journal import SwitchStep
 from binlog_streaming.jobs.mirror import job_at
 from binlog_streaming.jobs.switch import plan_switch
-from tests.faults.cuts import Cut, CutAt
+from tests.faults.processes import Cut, CutAt
 from tests.program import PROGRAM
 from tests.servers import ServerKind
 from tests.streaming.failing_over.pairs import (

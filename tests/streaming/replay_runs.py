@@ -27,8 +27,8 @@ from binlog_streaming.tables.batch import BatchContext, write_plan
 from binlog_streaming.tables.evidence_watch import watched_after
 from binlog_streaming.tables.open_targets import check_folders
 from tests.faults.processes import Killed
-from tests.truth.cases import case_path
 from tests.truth.replay import row_differences
+from tests.truth.truth_case import case_path
 from tests.truth.truth_values import typed_difference
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from tests.program import run_program
 from tests.streaming.replay_runs import check, job_for, plan, replay, rows_of, run
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, wanted
-from tests.truth.cases import case, case_path
+from tests.truth.truth_case import case, case_path
 
 if TYPE_CHECKING:
     import subprocess

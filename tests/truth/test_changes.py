@@ -16,10 +16,10 @@ import pytest
 
 from binlog_format import Position, open_log
 from binlog_format.views.changefeed import ChangefeedView
-from tests.truth.cases import NAMED, case
 from tests.truth.comparison import Comparison
 from tests.truth.reading import Change, json_changes, typed_changes
 from tests.truth.replay import replay, rows_that_differ, untold
+from tests.truth.truth_case import NAMED, case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.streaming.cli.test_changes import run_changes
-from tests.truth.cases import NAMED, NAMELESS, case
 from tests.truth.comparison import Comparison
-from tests.truth.reading import Change, json_changes, typed_changes
-from tests.truth.schemas import decoding_of_log, schema_text
+from tests.truth.reading import Change, decoding_of_log, json_changes, schema_text, typed_changes
+from tests.truth.truth_case import NAMED, NAMELESS, case
 from tests.truth.truth_values import Number
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.truth.cases import case
 from tests.truth.comparison import Comparison, TruthError
-from tests.truth.reading import json_changes, typed_changes
+from tests.truth.reading import decoding_of_log, json_changes, typed_changes
 from tests.truth.replay import replay, rows_that_differ
-from tests.truth.schemas import decoding_of_log
+from tests.truth.truth_case import case
 from tests.truth.truth_values import Number
 
 if TYPE_CHECKING:

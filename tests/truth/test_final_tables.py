@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.truth.cases import FINAL_TABLES, case_path
 from tests.truth.reading import json_changes, typed_changes
-from tests.truth.truth_case import expected_json
+from tests.truth.truth_case import FINAL_TABLES, case_path, expected_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,9 @@ import pytest
 
 from binlog_format import Position, open_log
 from tests.format.classic.logs import open_classic
-from tests.truth.cases import NAMED, NAMELESS, case
-from tests.truth.reading import changes_of, json_changes
-from tests.truth.schemas import decoding_of_log
+from tests.truth.reading import changes_of, decoding_of_log, json_changes
 from tests.truth.test_repacked_logs import of_mariadb, repacked
+from tests.truth.truth_case import NAMED, NAMELESS, case
 
 if TYPE_CHECKING:
     from pathlib import Path

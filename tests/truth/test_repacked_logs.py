@@ -11,12 +11,11 @@ from binlog_format import open_log
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
-from tests.truth.cases import FINAL_TABLES, HUGE, NAMED, NAMELESS, TORN, case, case_path
 from tests.truth.comparison import Comparison
-from tests.truth.reading import json_changes
+from tests.truth.reading import decoding_of_log, json_changes
 from tests.truth.replay import replay, rows_that_differ
-from tests.truth.schemas import decoding_of_log
 from tests.truth.test_final_tables import check_table, final_rows
+from tests.truth.truth_case import FINAL_TABLES, HUGE, NAMED, NAMELESS, TORN, case, case_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import SchemaError
-from tests.truth.cases import NAMED, NAMELESS, case
 from tests.truth.comparison import Comparison
-from tests.truth.reading import json_changes, typed_changes
+from tests.truth.reading import decoding_of_file, decoding_of_log, json_changes, typed_changes
 from tests.truth.replay import replay, rows_that_differ, untold
-from tests.truth.schemas import decoding_of_file, decoding_of_log
 from tests.truth.test_changes import tables_of
+from tests.truth.truth_case import NAMED, NAMELESS, case
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding

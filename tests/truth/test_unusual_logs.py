@@ -15,12 +15,11 @@ import pytest
 from binlog_format import open_log
 from binlog_format.errors import UnsupportedError
 from tests.format.fragments.fragmented_files import fragmented_copy
-from tests.truth.cases import ENCRYPTED, HUGE, TORN, case
 from tests.truth.comparison import Comparison
-from tests.truth.reading import json_changes, typed_changes
+from tests.truth.reading import decoding_of_log, json_changes, typed_changes
 from tests.truth.replay import replay, rows_that_differ
-from tests.truth.schemas import decoding_of_log
 from tests.truth.test_repacked_logs import repacked
+from tests.truth.truth_case import ENCRYPTED, HUGE, TORN, case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,8 +29,7 @@ from tests.connector.kafka.topics import (
     numbered,
     publish_groups,
 )
-from tests.faults.cuts import Cut, CutAt
-from tests.faults.processes import Kill, in_a_process
+from tests.faults.processes import Cut, CutAt, Kill, in_a_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

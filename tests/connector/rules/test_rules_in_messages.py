@@ -23,7 +23,7 @@ from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import GroupFilter
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from tests.connector.envelope.test_avro_messages import avro_encoding
-from tests.connector.schema.blocks import block_of, query
+from tests.connector.schema.layouts import block_of, query
 from tests.corpus import SERVER_CASES
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.tables.shop import ShopLog

@@ -18,7 +18,7 @@ from binlog_connector.schema.parsing.row_statements import left_of_failed, parse
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.statement_rows import find_statement_rows, find_statements
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
-from tests.connector.schema.blocks import block_of, position, query
+from tests.connector.schema.layouts import block_of, position, query
 
 A, B = TableName("shop", "a"), TableName("shop", "b")
 

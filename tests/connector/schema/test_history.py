@@ -19,7 +19,7 @@ from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
-from tests.connector.schema.blocks import block_of, position, query
+from tests.connector.schema.layouts import block_of, position, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.tables import TablesView
-from tests.connector.schema.blocks import block_of, query
+from tests.connector.schema.layouts import block_of, query
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import file_of, raw_events, with_checksum
 

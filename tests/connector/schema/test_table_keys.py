@@ -13,7 +13,7 @@ from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.vendor import Vendor
-from tests.connector.schema.blocks import block_of, position, query
+from tests.connector.schema.layouts import block_of, position, query
 
 INT = Column(None, ColumnType.LONG, 0, False)
 BIGINT = Column(None, ColumnType.LONGLONG, 0, False)

@@ -12,7 +12,7 @@ from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import TableDropped, TableTruncated
 from binlog_connector.schema.table_names import NameRule, folded, has_if_exists
-from tests.connector.schema.blocks import block_of, position, query
+from tests.connector.schema.layouts import block_of, position, query
 from tests.connector.schema.test_statement_scope import statement
 
 SHOP = StatementSession("shop")

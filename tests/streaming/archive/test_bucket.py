@@ -18,8 +18,8 @@ from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import with_archive
 from binlog_lab.demo.servers.lake_servers import BUCKET
 from binlog_streaming.archive.archiver import Archiver
-from tests.faults.cuts import Cut, CutOff
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
+from tests.faults.processes import Cut, CutOff
 from tests.program import run_program
 from tests.streaming.archive.growing_logs import GrowingClassic, GrowingInnodb, join_groups, read_groups
 from tests.streaming.archive.test_archiver import ROTATION, archive_once

@@ -13,7 +13,7 @@ import pytest
 from tests.streaming.bad_days.verdicts import Kind, judge, read_targets
 from tests.streaming.bad_days.week import forget, run_job, server_tables
 from tests.streaming.tables.statements import live_statements
-from tests.truth.cases import case
+from tests.truth.truth_case import case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 from tests.corpus import SERVER_CASES
 from tests.streaming.bad_days.verdicts import Kind, ServerTable, judge, read_targets
 from tests.streaming.bad_days.week import run_job
-from tests.truth.cases import FINAL_TABLES, case
+from tests.truth.truth_case import FINAL_TABLES, case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from binlog_streaming.jobs.mirror import OWN_FOLDER
 from tests.program import PROGRAM, run_program
 from tests.streaming.replay_runs import check
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES, mirror, truth
-from tests.truth.cases import case, case_path
+from tests.truth.truth_case import case, case_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from binlog_streaming.jobs.mirror import any_job_at
 from binlog_streaming.jobs.switch import plan_switch
 from binlog_streaming.settings import PublishJob
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of
-from tests.faults.cuts import Cut, CutAt
+from tests.faults.processes import Cut, CutAt
 from tests.servers import ServerKind
 from tests.streaming.failing_over.pairs import (
     INSERT,

@@ -26,7 +26,7 @@ from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.switch_journal import JOURNAL_FILE, SwitchStep, record_path
 from binlog_streaming.jobs.mirror import job_at
 from binlog_streaming.jobs.switch import plan_switch
-from tests.faults.cuts import Cut, CutAt
+from tests.faults.processes import Cut, CutAt
 from tests.program import run_program
 from tests.servers import ServerKind
 from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, promote, purge, server_of

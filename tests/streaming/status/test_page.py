@@ -24,8 +24,7 @@ from binlog_streaming.status.page.app import TABLES_MAX
 from binlog_streaming.status.page.serving import is_loopback, serving
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.connector.shop import Shop
-from tests.streaming.status.pages import Shown, served
-from tests.streaming.status.states import HOSTILE, log, state, trouble
+from tests.streaming.status.states import HOSTILE, Shown, log, served, state, trouble
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for
 

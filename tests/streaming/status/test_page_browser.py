@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_streaming.status.model import PurgeRisk, PurgeStatus, TableStatus
-from tests.streaming.status.pages import Shown, served
-from tests.streaming.status.states import DAY, HOSTILE, batch, error, log, state, trouble
+from tests.streaming.status.states import DAY, HOSTILE, Shown, batch, error, log, served, state, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -26,7 +26,7 @@ from binlog_streaming.lake.folder_store import FolderStore
 from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.topics.job import TopicsJob
 from binlog_streaming.topics.oversized import OversizedValues
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.topics.publishing import publish_job
 

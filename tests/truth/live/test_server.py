@@ -17,9 +17,8 @@ from tests.format.classic.logs import open_classic
 from tests.streaming.snapshot.storm import working
 from tests.truth.live.tables import column_infos, true_rows
 from tests.truth.live.workload import ALWAYS_FULL, DATABASE, UNDONE_IDS, Workload
-from tests.truth.reading import json_changes, typed_changes
+from tests.truth.reading import decoding_of_log, json_changes, typed_changes
 from tests.truth.replay import ANYTHING, apply, row_differences
-from tests.truth.schemas import decoding_of_log
 from tests.truth.truth_values import json_difference, typed_difference
 
 if TYPE_CHECKING:

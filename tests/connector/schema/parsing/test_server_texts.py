@@ -12,7 +12,7 @@ from binlog_connector.schema.parsing.server_texts import is_server_text
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
-from tests.connector.schema.blocks import block_of
+from tests.connector.schema.layouts import block_of
 from tests.connector.schema.test_ddl import after, table
 
 # As MariaDB 10.11.19, MySQL 5.7.22 and MySQL 5.6.24 log CREATE TABLE t LIKE a temporary table.

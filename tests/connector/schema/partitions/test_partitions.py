@@ -17,7 +17,7 @@ from binlog_connector.schema.partitions.definition import Partitioning
 from binlog_connector.schema.partitions.rows import loses_rows, partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.errors import SchemaError
-from tests.connector.schema.blocks import block_of, query
+from tests.connector.schema.layouts import block_of, query
 from tests.connector.schema.test_ddl import after, columns, table
 from tests.connector.schema.test_table_changes import changes
 

@@ -11,7 +11,7 @@ from binlog_connector.crash_points import watched
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.settings import Begin, Mode, TableRule
 from tests.chance import some
-from tests.faults.cuts import Cut, DeadFrom
+from tests.faults.processes import Cut, DeadFrom
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql
 from tests.streaming.snapshot.reading.readings import job_in, read_tables, server_rows, target_rows

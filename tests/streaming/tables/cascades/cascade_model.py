@@ -22,7 +22,7 @@ from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings import Job
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 

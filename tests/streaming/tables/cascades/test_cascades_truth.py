@@ -10,7 +10,7 @@ import pytest
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.choices import OnStatement, TableFormat
 from tests.streaming.replay_runs import job_for, replay, rows_at, rows_of, run
-from tests.truth.cases import case
+from tests.truth.truth_case import case
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,8 +27,8 @@ from binlog_streaming.settings import Sink
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.cascade_record import FOLDER, CascadeRecord, RecordCrashPoint
 from tests.chance import examples, stride
-from tests.faults.cuts import Cut, CutAt, CutOff, CutOffSince
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
+from tests.faults.processes import Cut, CutAt, CutOff, CutOffSince
 from tests.streaming.tables.cascades.cascade_model import CASCADE, SET_NULL, Key, LinkedTables, MemoryJob
 from tests.streaming.tables.cascades.test_cascades import ALL, check
 from tests.streaming.tables.shop import ShopLog

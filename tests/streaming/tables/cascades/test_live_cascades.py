@@ -16,7 +16,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.model import Job
 from tests.chance import seed as chance_seed
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.servers import mariadb_server_in
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.cascades.cascade_workload import COLUMNS, DATABASE, TABLES, CascadeWorkload

@@ -25,7 +25,7 @@ from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.open_targets import OpenTargets
-from tests.faults.cuts import Cut, CutAt
+from tests.faults.processes import Cut, CutAt
 from tests.faults.unity_catalog import UNPUBLISHED_MAX, Refused, UnityServer
 from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers

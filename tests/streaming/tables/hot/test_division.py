@@ -38,7 +38,7 @@ from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat, T
 from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
 from binlog_streaming.tables.division import is_divided, part_count, task_counts
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.delta.test_identity_columns import FACTS, give
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place

@@ -36,8 +36,8 @@ from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.batch_run import BatchVersions
-from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore, RestCatalog
+from tests.faults.processes import Cut, CutAt
 from tests.faults.tcp_proxy import TcpProxy
 from tests.streaming.tables.jobs.test_job import job_for, run_once
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of

@@ -33,9 +33,9 @@ from binlog_streaming.lake.sinks import joint_commit
 from binlog_streaming.settings import Merge, OnError, Sink, TableFormat
 from binlog_streaming.tables import division
 from tests.chance import stride
-from tests.faults.cuts import Cut, DeadFrom
 from tests.faults.joint_catalog import PREFIX, Fault, JointCatalog
 from tests.faults.object_store import RestCatalog
+from tests.faults.processes import Cut, DeadFrom
 from tests.judge.running import LocalTasks
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.iceberg.order_log import (

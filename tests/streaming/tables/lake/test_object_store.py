@@ -30,8 +30,8 @@ from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
 from binlog_streaming.lake.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Sink, TableFormat
-from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
+from tests.faults.processes import Cut, CutAt
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.jobs.test_job import job_for, run_once, write_job
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, MIRROR_COMMIT_ID, change_of, numbers, rows_of

@@ -27,7 +27,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Mode, Sink, TableFormat
 from tests.chance import examples
-from tests.faults.cuts import Cut, CutAt
+from tests.faults.processes import Cut, CutAt
 from tests.streaming.tables.lake.sink_cases import (
     COMMIT_ID,
     COMPOSITE,

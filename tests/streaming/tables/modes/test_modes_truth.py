@@ -22,9 +22,9 @@ from binlog_streaming.modes.scd2 import scd2_change
 from binlog_streaming.modes.whole_rows import whole_row_change
 from binlog_streaming.settings.choices import Deletes, Mode
 from tests.streaming.tables.lake.model_sink import ModelTable
-from tests.truth.cases import case
+from tests.truth.reading import decoding_of_log
 from tests.truth.replay import ANYTHING, row_differences
-from tests.truth.schemas import decoding_of_log
+from tests.truth.truth_case import case
 from tests.truth.truth_values import typed_difference
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from tests.chance import examples
 from tests.faults.processes import Killed
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.shop import ShopLog
-from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, begin_late
-from tests.streaming.tables.snapshots.snapshot_runs import SnapshotJob
+from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, SnapshotJob, begin_late
 
 if TYPE_CHECKING:
     from binlog_format.log.log import Log

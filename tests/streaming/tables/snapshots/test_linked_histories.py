@@ -17,8 +17,7 @@ from tests.chance import examples
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.cascades.cascade_model import CASCADE, SET_NULL, Key, LinkedTables
 from tests.streaming.tables.shop import ShopLog
-from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, begin_late
-from tests.streaming.tables.snapshots.snapshot_runs import SnapshotJob
+from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot, SnapshotJob, begin_late
 from tests.streaming.tables.snapshots.test_interleavings import write
 
 if TYPE_CHECKING:

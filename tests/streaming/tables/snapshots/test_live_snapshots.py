@@ -18,7 +18,7 @@ from binlog_streaming.settings import Begin, Job, Sink, Source, TableFormat, Tab
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import RowsLockedError, TableSnapshot
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.servers import mariadb_server_in
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, session_on

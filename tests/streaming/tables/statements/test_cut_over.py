@@ -17,7 +17,7 @@ from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
 from tests.chance import examples, stride
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.lake.sink_cases import MIRROR_VARIANTS
 from tests.streaming.tables.shop import ShopLog

@@ -12,7 +12,7 @@ from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.chance import examples
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.shop import ShopLog

@@ -11,7 +11,7 @@ from binlog_format.errors import SchemaError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
 from binlog_streaming.settings import Mode, TableRule, UnknownValues
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.statements.statement_stories import STEPS_MAX, kept, rows_of, write_story
 

@@ -10,7 +10,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind
 from tests.streaming.tables.lake.sink_cases import Place
 from tests.streaming.tables.statements.ddl_histories import ModelServer

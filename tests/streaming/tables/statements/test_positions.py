@@ -15,7 +15,7 @@ from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, commit_id_of
 from binlog_streaming.settings import Mode, TableFormat, TableRule, UnknownValues
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.open_targets import read_target_state
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX
 from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS, Place

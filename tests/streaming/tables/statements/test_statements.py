@@ -30,7 +30,7 @@ from binlog_streaming.settings import (
     UnknownValues,
 )
 from tests.chance import stride
-from tests.faults.cuts import Cut, CutOff
+from tests.faults.processes import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS, Place
