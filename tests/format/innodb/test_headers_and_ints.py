@@ -1,16 +1,25 @@
-"""Header pages, file names and compressed integers."""
+"""Header pages, file names and compressed integers.
+
+Every page size: the whole, any page as a start, and any number of parts give the same groups. Page checksums: the
+kernel and the package agree, on any page size, about any damage.
+"""
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format import CorruptError, UnsupportedError
+from binlog_format import CorruptError, Position, UnsupportedError, open_log
 from binlog_format.innodb.compressed_int_kernels import INT_CUT_OFF, INT_TOO_LARGE, read_int
 from binlog_format.innodb.header import FileHeader, file_name, file_number, read_header
 from binlog_format.innodb.layout import HEADER_CHECKSUM_OFFSET, HEADER_STRUCT, MAGIC
+from binlog_format.innodb.pages import checksum_kernels
 from binlog_format.innodb.pages.checksum import PageState, verify_pages
 from binlog_format.kernels import as_bytes
 from binlog_lab.innodb_writer.encoding import (
@@ -19,6 +28,13 @@ from binlog_lab.innodb_writer.encoding import (
     encode_header_page,
     set_page_checksum,
 )
+from binlog_lab.innodb_writer.options import WriterOptions
+from tests.format.innodb.log_groups import read_groups
+from tests.format.innodb.test_out_of_band import write_interleaved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 UINT64 = st.integers(0, 2**64 - 1)
 
@@ -139,3 +155,67 @@ def test_file_name_round_trip(file_no: int) -> None:
 )
 def test_file_names(name: str, number: int | None) -> None:
     assert file_number(name) == number
+
+
+PAGE_SIZES = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]
+
+
+@pytest.mark.parametrize("page_size", PAGE_SIZES)
+def test_any_page_is_a_start(page_size: int, tmp_path: Path) -> None:
+    options = WriterOptions(
+        page_size=page_size,
+        max_binlog_size=max(16 * page_size, 65536),
+        state_interval=4 * page_size,
+        cache_size=4096,
+        sync=False,
+    )
+    wanted = write_interleaved(tmp_path / "log", options, transactions=25, seed=page_size)
+    with open_log(str(tmp_path / "log")) as log:
+        whole = read_groups(log)
+        assert {group.gtid: group.data for group in whole} == wanted
+        assert [group.position for group in whole] == sorted({group.position for group in whole})
+        starts = [
+            Position(file.file_no, page, 0)
+            for file in log.files()
+            if file.header
+            for page in range(1, file.used_size // page_size + 1)
+        ]
+        assert len(starts) > 10
+        for start in starts[:: max(len(starts) // 60, 1)]:
+            assert read_groups(log, None, start) + read_groups(log, start) == whole
+        begin, end = log.start_position(), log.end_position()
+        assert end == log.span(begin).end
+        for count in (2, 5, 40):
+            borders = [begin, *log.split(begin, end, count), end]
+            parts = [group for part in itertools.pairwise(borders) for group in read_groups(log, *part)]
+            assert parts == whole
+
+
+SOME_PAGE_SIZES = [512, 1024, 16384, 65536]
+
+
+def pages(count: int, page_size: int, seed: int = 1) -> bytearray:
+    data = bytearray(np.random.default_rng(seed).integers(0, 256, count * page_size, dtype=np.uint8).tobytes())
+    for start in range(0, len(data), page_size):
+        set_page_checksum(memoryview(data)[start : start + page_size])
+    return data
+
+
+@pytest.mark.parametrize("with_kernel", [True, False])
+@given(data=st.data())
+def test_pages_are_good_up_to_the_damage(with_kernel: bool, data: st.DataObject) -> None:
+    page_size = data.draw(st.sampled_from(SOME_PAGE_SIZES))
+    count = data.draw(st.integers(0, 11))
+    content = pages(count, page_size, data.draw(st.integers(0, 99)))
+    wanted, state = count, PageState.GOOD
+    if count > 0 and data.draw(st.booleans()):
+        byte = data.draw(st.integers(0, len(content) - 1))
+        content[byte] ^= 1 << data.draw(st.integers(0, 7))
+        wanted, state = byte // page_size, PageState.BAD
+    elif count > 0 and data.draw(st.booleans()):
+        wanted, state = data.draw(st.integers(0, count - 1)), PageState.ZERO
+        content[wanted * page_size : (wanted + 1) * page_size] = bytes(page_size)
+    with pytest.MonkeyPatch.context() as patch:
+        if not with_kernel:
+            patch.setattr(checksum_kernels, "count_good_pages", None)
+        assert verify_pages(as_bytes(content), page_size) == (wanted, state)
