@@ -1,4 +1,7 @@
-"""What Java is started with."""
+"""What Java is started with.
+
+What a program must not wait for when it starts.
+"""
 
 from __future__ import annotations
 
@@ -100,3 +103,13 @@ def test_a_start_that_fails_names_java(tmp_path: Path) -> None:
     program = "from binlog_streaming.spark_session import local_session; local_session('test')"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert "BINLOG_MACHINE.NO_JAVA" in made.stderr
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["binlog_streaming.cli.jobs.mirror", "binlog_streaming.tables.job", "binlog_connector.spark.stream_reader"],
+)
+def test_pandas_is_not_imported(module: str) -> None:
+    """It takes longer than all else; PyArrow does it where a scalar or an array is made of Python's values."""
+    script = f"import sys, {module}; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
