@@ -38,14 +38,14 @@ _FOREIGN = ("über", "Straße", "naïve", "garçon", "señor", "żółć", "да
 _ASCII = ("order", "item", "price", "note", "the", "of", "and", "to", "in", "a", "is", "that", "for")
 
 
-def wide_log(form: Form = Form.INNODB) -> KeptLog:
+def wide_log() -> KeptLog:
     """Statements of one to twenty rows of 40 columns of all kinds of types, a fifth of the values NULL."""
-    return kept_log(f"wide-{_VERSION}-{SIZE}", form, _write_wide)
+    return kept_log(f"wide-{_VERSION}-{SIZE}", Form.INNODB, _write_wide)
 
 
-def blob_log(form: Form = Form.INNODB) -> KeptLog:
+def blob_log() -> KeptLog:
     """Rows with a long text and a blob, 1 to 100 KB each, mostly short; one in seventeen words is not ASCII."""
-    return kept_log(f"blobs-{_VERSION}-{SIZE}", form, _write_blobs)
+    return kept_log(f"blobs-{_VERSION}-{SIZE}", Form.INNODB, _write_blobs)
 
 
 def transaction_log(size: int, form: Form = Form.INNODB) -> KeptLog:

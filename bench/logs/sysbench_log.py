@@ -45,16 +45,10 @@ _XID = 0x1234_5678_1234_5678
 _SECOND = 0x6A6B_6C6D
 
 
-def sysbench_log(
-    form: Form = Form.INNODB,
-    *,
-    transactions: int = TRANSACTIONS,
-    tables: int = TABLES,
-    rows_per_table: int = ROWS_PER_TABLE,
-) -> KeptLog:
+def sysbench_log(form: Form = Form.INNODB, *, transactions: int = TRANSACTIONS, tables: int = TABLES) -> KeptLog:
     """The log; written if it is not there, which takes some seconds. In both formats it has the same content."""
-    name = f"sysbench-{_VERSION}-{transactions}-{tables}-{rows_per_table}"
-    write = partial(write_groups, transactions=transactions, tables=tables, rows_per_table=rows_per_table)
+    name = f"sysbench-{_VERSION}-{transactions}-{tables}-{ROWS_PER_TABLE}"
+    write = partial(write_groups, transactions=transactions, tables=tables, rows_per_table=ROWS_PER_TABLE)
     return kept_log(name, form, write)
 
 

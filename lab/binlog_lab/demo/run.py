@@ -99,9 +99,9 @@ class DemoOptions:
     store: DemoStore = DemoStore.FOLDER
 
 
-def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
+def run_demo(options: DemoOptions) -> bool:
     """Run the main job on a live log, and compare; whether every table equals the expected rows."""
-    view = view or DemoView()
+    view = DemoView()
     directory = options.directory.resolve()
     job_file = directory / OWN_JOB_FILE
     source = log_source(options.source, directory, rows=options.rows, seconds=options.seconds, job_file=job_file)

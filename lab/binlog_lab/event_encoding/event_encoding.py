@@ -167,7 +167,7 @@ def encode_annotate_rows(sql: str, origin: Origin) -> bytes:
     return encode_event(EventType.ANNOTATE_ROWS, sql.encode(), origin)
 
 
-def encode_format_description(server_version: str, created: int, origin: Origin, *, flags: int = 0) -> bytes:
+def encode_format_description(server_version: str, created: int, origin: Origin) -> bytes:
     """The Format_description event that a server start puts into an `.ibb` log.
 
     It records that events have no checksum, and has one itself, as every Format_description event of MariaDB.
@@ -177,7 +177,7 @@ def encode_format_description(server_version: str, created: int, origin: Origin,
         + _BODY_PREFIXES
         + bytes([FORMAT_DESCRIPTION_CHECKSUM_OFF])
     )
-    event = encode_event(EventType.FORMAT_DESCRIPTION, body + bytes(EVENT_CHECKSUM_SIZE), origin, flags=flags)
+    event = encode_event(EventType.FORMAT_DESCRIPTION, body + bytes(EVENT_CHECKSUM_SIZE), origin)
     covered = event[:-EVENT_CHECKSUM_SIZE]
     return covered + CHECKSUM_STRUCT.pack(zlib.crc32(covered))
 
@@ -224,7 +224,7 @@ _V2_TYPES = (EventType.WRITE_ROWS_V2, EventType.UPDATE_ROWS_V2, EventType.DELETE
 _UPDATE_TYPES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS_V2)
 
 
-def compress_event(event: bytes, *, level: int = zlib.Z_DEFAULT_COMPRESSION) -> bytes:
+def compress_event(event: bytes) -> bytes:
     """The form that MariaDB gives a statement or row event with `log_bin_compress`.
 
     Args:
@@ -235,7 +235,7 @@ def compress_event(event: bytes, *, level: int = zlib.Z_DEFAULT_COMPRESSION) -> 
     content = event[head:]
     length = len(content).to_bytes((len(content).bit_length() + 7) // 8, "big")
     mark = COMPRESSED_MARK | COMPRESSED_ALGORITHM_ZLIB | len(length)
-    stored = bytearray(event[:head] + bytes([mark]) + length + zlib.compress(content, level))
+    stored = bytearray(event[:head] + bytes([mark]) + length + zlib.compress(content))
     stored[EVENT_TYPE_OFFSET] = int(np.flatnonzero(kind == PLAIN_TYPES)[0])
     stored[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = len(stored).to_bytes(4, "little")
     return bytes(stored)
@@ -257,23 +257,20 @@ def plain_head_size(event: bytes) -> int:
     return head + (2 if kind in _UPDATE_TYPES else 1) * ((columns + 7) // 8)
 
 
-def encode_payload(
-    events: Sequence[bytes], origin: Origin, *, compressed: bool = True, plain_size: int | None = None
-) -> bytes:
+def encode_payload(events: Sequence[bytes], origin: Origin, *, compressed: bool = True) -> bytes:
     """The TRANSACTION_PAYLOAD event that MySQL writes with `binlog_transaction_compression`.
 
     Args:
         events: Inner events, without checksums.
         origin: Of the event itself.
         compressed: With Zstandard; else they stand as they are.
-        plain_size: Claimed bytes of the inner events; default: what they have.
     """
     plain = b"".join(events)
     content = zstandard.ZstdCompressor().compress(plain) if compressed else plain
     compression = PAYLOAD_COMPRESSION_ZSTD if compressed else PAYLOAD_COMPRESSION_NONE
     fields = _field(PAYLOAD_FIELD_COMPRESSION, compression)
     if compressed:
-        fields += _field(PAYLOAD_FIELD_PLAIN_SIZE, len(plain) if plain_size is None else plain_size)
+        fields += _field(PAYLOAD_FIELD_PLAIN_SIZE, len(plain))
     fields += _field(PAYLOAD_FIELD_SIZE, len(content)) + packed(PAYLOAD_FIELD_END)
     return encode_event(EventType.TRANSACTION_PAYLOAD, fields + content, origin)
 

@@ -41,8 +41,8 @@ COLUMNS = (
 )
 
 
-def layout_of(name: str = "items", key: tuple[str, ...] = ("tenant", "id")) -> TableLayout:
-    return parse_table_map(TableEncoder(TableSpec("shop", name, COLUMNS, key), 1).table_map(ORIGIN))
+def layout_of(name: str = "items") -> TableLayout:
+    return parse_table_map(TableEncoder(TableSpec("shop", name, COLUMNS, ("tenant", "id")), 1).table_map(ORIGIN))
 
 
 def shown(rule: RowRule, layout: TableLayout | None = None, **bound: Any) -> TableLayout:

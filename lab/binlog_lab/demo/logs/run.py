@@ -47,9 +47,7 @@ directory = "tables"
 """
 
 
-def run_logs_demo(
-    directory: Path, *, threads: int, events: int, seconds: float, keep: bool, view: DemoView | None = None
-) -> bool:
+def run_logs_demo(directory: Path, *, threads: int, events: int, seconds: float, keep: bool) -> bool:
     """Write a live log into a table, kill the job again and again, and compare; whether every event is there once.
 
     Args:
@@ -57,9 +55,8 @@ def run_logs_demo(
         threads: Of the program that logs.
         seconds: Time that they take.
         keep: Leave the files there in the end.
-        view: Where it tells what it does.
     """
-    view = view or DemoView()
+    view = DemoView()
     directory = directory.resolve()
     prepare_directory(directory)
     view.title(f"{threads} threads that log", "a Delta table", by="run", log="structured log")
