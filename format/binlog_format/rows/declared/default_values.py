@@ -178,9 +178,13 @@ def _is_double(default: DeclaredDefault) -> bool:
     return default.kind is DefaultKind.NUMBER and "e" in default.text.casefold()
 
 
-def _with_sign(column: Column, number: decimal.Decimal) -> decimal.Decimal:
-    if column.unsigned and number < 0:
+def _check_held(is_held: bool) -> None:
+    if not is_held:
         raise UnknownValueError("a number that the column does not hold")
+
+
+def _with_sign(column: Column, number: decimal.Decimal) -> decimal.Decimal:
+    _check_held(not column.unsigned or number >= 0)
     return number
 
 
@@ -193,13 +197,11 @@ def _rounded(default: DeclaredDefault, number: decimal.Decimal, unit: decimal.De
 
 def _whole(default: DeclaredDefault, least: int, most: int) -> int:
     number = _number(default)
-    if abs(number) > 1 << 65:
-        raise UnknownValueError("a number that the column does not hold")
+    _check_held(abs(number) <= 1 << 65)
     if _is_double(default):
         number = decimal.Decimal(float(number))  # all its digits, where a DECIMAL gets those that are shown
     whole = int(_rounded(default, number, decimal.Decimal(1)))
-    if not least <= whole <= most:
-        raise UnknownValueError("a number that the column does not hold")
+    _check_held(least <= whole <= most)
     return whole
 
 
@@ -232,11 +234,10 @@ def _bits(column: Column, default: DeclaredDefault) -> int | bool:
 def _decimal(column: Column, default: DeclaredDefault) -> decimal.Decimal | str:
     precision, scale = column.metadata & 0xFF, column.metadata >> 8
     number = _with_sign(column, _number(default))
-    if abs(number) >= decimal.Decimal(10) ** (precision - scale):
-        raise UnknownValueError("a number that the column does not hold")
+    end = decimal.Decimal(10) ** (precision - scale)
+    _check_held(abs(number) < end)
     rounded = _rounded(default, number, decimal.Decimal(1).scaleb(-scale))
-    if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
-        raise UnknownValueError("a number that the column does not hold")
+    _check_held(abs(rounded) < end)
     rounded = abs(rounded) if rounded == 0 else rounded
     return rounded if precision <= 38 else f"{rounded:f}"
 
@@ -252,8 +253,7 @@ def _float(column: Column, default: DeclaredDefault) -> float:
         value = _rounded_by_server(value, *numbers)
     with np.errstate(over="ignore"):
         held = float(np.float32(value)) if column.type is ColumnType.FLOAT else value
-    if not np.isfinite(held):
-        raise UnknownValueError("a number that the column does not hold")
+    _check_held(bool(np.isfinite(held)))
     return held
 
 
@@ -264,8 +264,7 @@ def _rounded_by_server(value: float, digits: int, scale: int) -> float:
     """
     if scale > _SCALE_MAX:
         raise UnknownValueError("a value that the column does not hold")
-    if abs(value) >= 10.0 ** (digits - scale):
-        raise UnknownValueError("a number that the column does not hold")
+    _check_held(abs(value) < 10.0 ** (digits - scale))
     whole, power = math.floor(value), 10.0**scale
     return whole + round((value - whole) * power) / power
 
