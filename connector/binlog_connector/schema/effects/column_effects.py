@@ -211,9 +211,13 @@ def _of_number_texts(effect: Effect, old: ColumnSide) -> Effect:
 
 
 def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """Effect on values that are not NULL; what misfits become is known of versions that were compared."""
+    """Effect on values that are not NULL; what misfits become is known of versions that were compared.
+
+    Of integers it is known of all: the nearest end of the range.
+    """
     effect = value_effect(old, new, how)
-    if how.strict or how.is_compared or not isinstance(effect, Converted):
+    are_integers = {old.type_name, new.type_name} <= set(numbers.INTEGER_BITS)
+    if how.strict or how.is_compared or are_integers or not isinstance(effect, Converted):
         return effect
     of_fits = value_effect(old, new, replace(how, strict=True))
     if isinstance(of_fits, Unknown):

@@ -56,7 +56,10 @@ def number_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
         return SAME if _are_alike(old, new) else Converted(_to_exact_number(old, new, how), "digits are added")
     if how.strict and _are_alike(old, new) and DECIMAL not in (old.type_name, new.type_name):
         return SAME  # the statement would have failed at a value that does not fit
-    return Converted(_to_exact_number(old, new, how), "numbers are rounded to the digits that are left")
+    what = "numbers beyond the range become its nearest end"
+    if DECIMAL in (old.type_name, new.type_name):
+        what = "numbers are rounded to the digits that are left"
+    return Converted(_to_exact_number(old, new, how), what)
 
 
 def _are_alike(old: ColumnSide, new: ColumnSide) -> bool:

@@ -535,7 +535,7 @@ def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(
     loose = replace(how(vendor, strict=False), server_version=version)
     for old, new, fit, misfit in (
         ("VARCHAR(40)", "INT", "12", "12a"),
-        ("BIGINT", "INT", 12, 1 << 40),
+        ("BIGINT", "DECIMAL(4)", 12, 1 << 40),
         ("BIGINT", "TIME", 1212, -56709294),
         ("VARCHAR(40)", "SET('1','2')", "1", "853716"),
         ("DECIMAL(12,4)", "DECIMAL(4,2)", D("1.2500"), D("123.4500")),
@@ -545,6 +545,22 @@ def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(
         values = found.convert(pa.array([fit, misfit, None]))
         unknown = [False] * 3 if values.unknown is None else values.unknown.tolist()
         assert unknown == [False, not is_compared, False], (old, new)
+
+
+@pytest.mark.parametrize("version", [None, 50624, 80012, 90704])
+def test_integers_beyond_a_range_become_its_nearest_end_on_all_servers(version: int | None) -> None:
+    loose = replace(how(Vendor.MYSQL, strict=False), server_version=version)
+    values = pa.array([12, -1, 1 << 40, -(1 << 40), None], pa.int64())
+    for new, expected in (
+        ("SMALLINT", [12, -1, 32767, -32768, None]),
+        ("INT UNSIGNED", [12, 0, 4294967295, 0, None]),
+        ("BIGINT UNSIGNED", [12, 0, 1 << 40, 0, None]),
+    ):
+        found = effect("BIGINT", new, loose)
+        assert isinstance(found, Converted)
+        converted = found.convert(values)
+        assert converted.array.to_pylist() == expected
+        assert converted.unknown is None or not any(converted.unknown.tolist())
 
 
 def test_numbers_become_labels_in_another_way_before_mariadb_10_2() -> None:
