@@ -146,7 +146,7 @@ def latency() -> float:
     def arrived(frame: DataFrame, _: int) -> None:
         written = frame.select("after.written_ns").toArrow().column(0).to_pylist()
         now = time.time_ns()
-        late.extend((one, now) for one in written)
+        late.extend((time_written, now) for time_written in written)
 
     try:
         writer.commit()  # the table's columns are read from the log

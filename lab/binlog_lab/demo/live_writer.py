@@ -2,8 +2,8 @@
 
 `Recorder` writes what sessions do into a live `.ibb` log, as a server would.
 
-First the process repacks the real server's log that comes with the project, then it goes on after it with the
-workload, at a given rate. A few times a second the partial last page reaches the file, as when a server makes a
+The process repacks the real server's log that comes with the project. Then it appends the workload to it, at a
+given rate. A few times a second the partial last page reaches the file, as when a server makes a
 checkpoint. Progress goes to standard output as lines of JSON; the expected rows go into files at the end.
 """
 

@@ -138,7 +138,7 @@ def run_demo(options: DemoOptions) -> bool:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Make the demo's directory anew."""
+    """Replace the demo's directory by an empty one."""
     if directory.exists() and not (directory / MARK).exists() and any(directory.iterdir()):
         raise DemoError(
             "DIRECTORY_IN_USE",

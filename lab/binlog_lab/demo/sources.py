@@ -42,7 +42,7 @@ class DemoLogSource(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """See that it goes on. Raises `DemoError`: it has failed."""
+        """Check that it still runs. Raises `DemoError`: it has failed."""
 
     @abstractmethod
     def expected_tables(self) -> list[ExpectedTable]:
