@@ -40,6 +40,8 @@ VERIFIED_PROPERTY = "binlog-stream.verifiedThrough"
 """Place in the log up to which the target was proved equal to the source table, and the number of rows."""
 DECLARED_PROPERTY = "binlog-stream.declaredTypes"
 """Types of columns that only definitions state, as JSON by name in lower case; empty: there are none."""
+TYPES_PROPERTY = "binlog-stream.loggedTypes"
+"""Types of the columns in the table maps of its last rows, as JSON; empty: a statement may have changed them since."""
 SNAPSHOT_PROPERTY = "binlog-stream.snapshot"
 """The newest snapshot of the source table, and where it began, or completed the target."""
 BATCH_KEY = "binlog-stream.batchId"
@@ -69,6 +71,7 @@ class CommitId:
         complete: Whether all rows of the source table lie in what was read; None: as the target states already.
         partition_by: How the target is partitioned, if it is made.
         rules: What tells its rules for columns and rows from others; empty: nothing is hidden.
+        logged_types: Types of the columns, as the target is to record them; empty: as it has.
     """
 
     query_id: str
@@ -84,6 +87,7 @@ class CommitId:
     complete: bool | None = None
     partition_by: tuple[PartitionRule, ...] = ()
     rules: str = ""
+    logged_types: str = ""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -100,6 +104,8 @@ class CommitId:
         }
         if self.rules:
             properties[RULES_PROPERTY] = self.rules
+        if self.logged_types:
+            properties[TYPES_PROPERTY] = self.logged_types
         if self.complete is not None:
             properties[COMPLETE_PROPERTY] = str(self.complete).lower()
         return properties

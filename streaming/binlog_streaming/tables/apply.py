@@ -18,7 +18,7 @@ from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableAltered, TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.job_state.progress import Note, Outcome, TableProgress, notes_about
-from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
+from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, TYPES_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.row_batches import ChangePlace
@@ -32,6 +32,7 @@ from binlog_streaming.tables.batch_run import BatchPositions
 from binlog_streaming.tables.cascade_images import CascadeImages, outside_row_batches
 from binlog_streaming.tables.cascade_rows import CascadeRows
 from binlog_streaming.tables.evidence_watch import EvidenceWatch
+from binlog_streaming.tables.logged_types import check_types, forgotten_types, logged_types
 from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.existing_values import adopt_keys, check_of_added
@@ -253,12 +254,18 @@ class _ComponentRun:
             if self._run.sink.json is Json.VARIANT:
                 schema = content.with_json(schema, target, self._facts)
             check = check_of_added(table, mode, content, self._facts)
-            fit_columns(target, commit_id, schema, self._positions, check, content.lost_columns)
-            types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
-            if types:
-                target.set_properties(commit_id, recorded=types)
+            held = (target.properties() or {}).get(TYPES_PROPERTY, "")
+            types = () if mode is Mode.CHANGELOG else logged_types(content, held)
+            check_types(table.name, target, held, types, content)
+            before = replace(commit_id, logged_types=types[0] if types else "")
+            fit_columns(target, before, schema, self._positions, check, content.lost_columns)
+            recorded = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
+            if recorded or before.logged_types:
+                target.set_properties(before, recorded=recorded)
             self._positions.clear_position(target, commit_id)
             rows_written = prepared.bring_into(target, commit_id)
+            if len(types) > 1:
+                target.set_properties(replace(commit_id, logged_types=types[-1]))
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.count_step(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
@@ -289,12 +296,13 @@ class _ComponentRun:
             reached(CrashPoint.LOOKED)
             work = self._statements.work(context, target)
             types = self._run.recorded(table.name, target, lambda held: recorded_by(held, change))
+            forgotten = forgotten_types(target.properties(), change)
             if work is None:
-                if types and target.properties() is not None:
-                    target.set_properties(commit_id, recorded=types)
+                if (types or forgotten) and target.properties() is not None:
+                    target.set_properties(commit_id, recorded={**types, **forgotten})
                 return 0
             if not is_done:
-                self._positions.clear_position(target, commit_id)
+                self._positions.clear_position(target, commit_id, forgotten)
             commit_id = replace(commit_id, keys=work.keys)
             tally.count_commits(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1

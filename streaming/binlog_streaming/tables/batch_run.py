@@ -131,11 +131,18 @@ class BatchPositions:
         """Position of a target after a step, if the target may record it."""
         return self._end if number >= self._last.get(table, number) else None
 
-    def clear_position(self, target: Target, commit_id: CommitId) -> None:
-        """Before a commit: remove the position that *target* records, unless the commit records a new one."""
-        recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
-        if recorded and commit_id.gtid_position is None and self._end is not None:
-            target.set_properties(commit_id, recorded={GTID_POSITION_KEY: ""})
+    def clear_position(self, target: Target, commit_id: CommitId, others: Mapping[str, str] | None = None) -> None:
+        """Before a commit: remove the position that *target* records, unless the commit records a new one.
+
+        Args:
+            others: What it has to record too, before the commit; None: nothing.
+        """
+        recorded = dict(others or {})
+        held = (target.properties() or {}).get(GTID_POSITION_KEY)
+        if held and commit_id.gtid_position is None and self._end is not None:
+            recorded[GTID_POSITION_KEY] = ""
+        if recorded:
+            target.set_properties(commit_id, recorded=recorded)
 
     def last_step(self, table: TableName) -> int:
         """Number of the last step about a table; 0: there is none."""

@@ -152,7 +152,7 @@ def two_levels(tables: LinkedTables) -> None:
 @pytest.mark.parametrize("batches", [1, 7, 12])
 def test_each_step_that_is_cut_off_is_done_again_with_the_same_result(tmp_path: Path, batches: int) -> None:
     tables = written(tmp_path, two_levels)
-    for cut in range(1, 40):
+    for cut in range(1, 60):
         job = MemoryJob(tmp_path, {**ALL, "mode": ["changelog", "mirror"], "target": "{table}/{mode}"})
         cuts = job.run(batches, [cut])
         for table in COLUMNS:

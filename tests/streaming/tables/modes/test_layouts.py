@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,14 +52,15 @@ def rows(directory: Path) -> list[tuple[object, ...]]:
 
 
 def test_layouts_with_the_same_columns_are_one_table(tmp_path: Path) -> None:
-    """A longer VARCHAR is another layout, but the same column for a reader; changes of both interleave."""
-    longer = TableSpec("shop", "customers", (ID, ColumnSpec("name", "varchar(200)")), ("id",))
+    """Columns that an outer join makes NULL-able are another layout, but the same for a reader; changes interleave."""
+    columns = tuple(replace(column, nullable=True) for column in CUSTOMERS.columns)
+    joined = replace(CUSTOMERS, columns=columns)
     with ShopLog(tmp_path / "log") as log:
         log.insert(CUSTOMERS, (1, "a"), (2, "b"))
-        log.update(longer, ((1, "a"), (1, "c")))
+        log.update(joined, ((1, "a"), (1, "c")))
         log.update(CUSTOMERS, ((1, "c"), (1, "d")), ((2, "b"), (3, "b")))
-        log.delete(longer, (3, "b"))
-        log.insert(longer, (2, "e"))
+        log.delete(joined, (3, "b"))
+        log.insert(joined, (2, "e"))
         log.update(CUSTOMERS, ((2, "e"), (2, "f")))
     write(tmp_path / "log", tmp_path, 0, TableRule())
     assert rows(tmp_path) == [(1, "d"), (2, "f")]
@@ -103,7 +105,7 @@ def test_type_that_does_not_hold_the_values_before_is_refused(tmp_path: Path, mo
     with ShopLog(tmp_path / "log2") as log:
         log.insert(TableSpec("shop", "customers", (ID, ColumnSpec("name", "int")), ("id",)), (2, 5))
     write(tmp_path / "log", tmp_path, 0, TableRule(mode=mode))
-    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: column name was string and is int32 now"):
+    with pytest.raises(SchemaError, match=r"SCHEMA_CHANGED\] shop\.customers: column name was .* and is int.* now"):
         write(tmp_path / "log2", tmp_path, 1, TableRule(mode=mode))
     assert rows(tmp_path) == [(1, "a")]
 
