@@ -261,8 +261,8 @@ class NameRule:
     known that have ever been in them:
 
     * rows under a name with capitals: the server does not fold;
-    * a statement about `Orders`, or with a foreign key to it, that needs the table, where only `orders` was created:
-      it folds;
+    * a statement about `Orders`, LIKE it or with a foreign key to it, that needs the table, where only `orders` was
+      created: it folds;
     * rows of `orders`, where only `Orders` was created: it folds;
     * `orders` is created while `Orders` exists: it does not.
 
@@ -302,6 +302,8 @@ class NameRule:
                 self._create(operation.name, is_new=plain)
                 if isinstance(operation, CreateTable):
                     self._need_parents(operation.foreign_keys)
+                    if operation.options.like is not None:
+                        self._need(operation.options.like, may_be_missing)
             case DropTables() | DropViews():
                 self._drop(operation.names)
             case RenameTables():

@@ -38,6 +38,7 @@ def rule_after(*texts: str, rows: str = "") -> bool | None:
             "ALTER TABLE Orders ADD b INT",
             "CREATE INDEX i ON Orders (a)",
             "RENAME TABLE Orders TO x",
+            "CREATE TABLE items LIKE Orders",
             "CREATE TABLE items (o INT, FOREIGN KEY (o) REFERENCES ORDERS (a))",
             "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES ORDERS (a)",
         ),
@@ -54,7 +55,12 @@ def test_statement_about_a_table_that_was_never_created_proves_that_names_are_fo
 
 
 def test_what_may_be_missing_proves_nothing() -> None:
-    for text in ("ALTER TABLE IF EXISTS Orders ADD b INT", "DROP TABLE Orders", "RENAME TABLE IF EXISTS Orders TO x"):
+    for text in (
+        "ALTER TABLE IF EXISTS Orders ADD b INT",
+        "DROP TABLE Orders",
+        "RENAME TABLE IF EXISTS Orders TO x",
+        "CREATE TABLE items LIKE shop2.Orders",
+    ):
         assert rule_after(NEW, "CREATE TABLE orders (a INT)", text) is None
 
 
