@@ -54,7 +54,7 @@ _CHANGE_TYPES = (
     UnsupportedChange,
 )
 _KNOWN = 256
-"""Table maps and pairs of them whose types are kept: each batch has the same ones."""
+"""Table maps whose types are kept: each batch has the same ones."""
 
 
 def logged_types(content: RowsContent, held: str) -> tuple[str, ...]:
@@ -95,7 +95,8 @@ def check_types(name: TableName, target: Target, held: str, types: Sequence[str]
         if not before or before == after:
             continue
         changed = _lossy_change(name, before, after, content)
-        if changed is not None and (before != held or has_rows(target)):
+        are_rows = before != held or has_rows(target)  # rows of this step, or earlier ones
+        if changed is not None and are_rows:
             raise SchemaError(
                 "SCHEMA_CHANGED",
                 f"{name}: column {changed.new.name} was {_in_words(changed.old)} and is {_in_words(changed.new)} now, "
