@@ -92,6 +92,8 @@ MYSQL_EMPTY_TEXTS_SINCE = 9_07_00
 """TEXT(0) is TINYTEXT, and BLOB(0) is TINYBLOB. Seen on 9.7.4; since when is not known."""
 MYSQL_WHOLE_DOUBLES_SINCE = 8_00_00
 """5.7 writes the double 1.0 of a document as `1`, as it writes the integer 1."""
+MYSQL_LAST_MEMBER_SINCE = 8_00_03
+"""The last one of members with the same key counts in a JSON text; in 5.7 the first one. Seen on 8.0.12 and 5.7.22."""
 INLINE_KEYS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}
 """REFERENCES in a column's own definition makes a foreign key."""
 SNAPSHOTS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 3, 0), Vendor.MYSQL: (8, 0, 22)}

@@ -35,8 +35,10 @@ from binlog_connector.schema.effects.conversion import (
 )
 from binlog_connector.schema.parsing.session import BINARY
 from binlog_format.rows.declared.declared_types import GEOMETRIES
+from binlog_format.rows.json.json_document import BadJsonError, document_of
+from binlog_format.rows.json.json_text_changes import texts_of
 from binlog_format.rows.values.special_types import address_texts
-from binlog_format.vendor import MYSQL_WHOLE_DOUBLES_SINCE, Vendor
+from binlog_format.vendor import MYSQL_LAST_MEMBER_SINCE, MYSQL_WHOLE_DOUBLES_SINCE, Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.effects.conversion import Circumstances, Conversion, Effect
@@ -146,6 +148,18 @@ def _text_of_json(how: Circumstances) -> Conversion:
     return convert
 
 
+def _json_of_text(version: int) -> Conversion:
+    first_counts = version < MYSQL_LAST_MEMBER_SINCE
+
+    def printed(value: object) -> object:
+        try:
+            return texts_of([document_of(str(value), first_counts=first_counts)])[0]
+        except BadJsonError:
+            return UNKNOWN
+
+    return by_distinct(printed, pa.string())
+
+
 def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:
     after = new.type_name
     effect: Effect = _unknown(old, new)
@@ -153,6 +167,8 @@ def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_bin
         return address_of(old, new, how)
     if after == "json" and not is_binary and how.vendor is not Vendor.MYSQL:
         return SAME  # MariaDB's JSON is a text
+    if after == "json" and not is_binary and how.server_version is not None:
+        return Converted(_json_of_text(how.server_version), "texts become JSON")
     if after in NUMBERS:
         effect = number_texts.numbers_of_texts(old, new, how)
     elif after in times.TIMES:

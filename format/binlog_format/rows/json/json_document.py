@@ -133,18 +133,27 @@ def parse_document(document: bytes) -> JsonNode:
     return _cut(_kind(document[0]), document[1:])
 
 
-def document_of(text: str) -> bytes:
+def document_of(text: str, *, first_counts: bool = False) -> bytes:
     """The document that a server makes of a JSON text.
+
+    Args:
+        text: The text.
+        first_counts: Of members with the same key the first one counts, not the last one (MySQL before 8.0.3).
 
     Raises:
         BadJsonError: It is none, or a number in it is one that not all servers read alike.
     """
     try:
-        value = json.loads(text, parse_float=_real, parse_constant=_no_number)
+        pairs = _of_first if first_counts else None
+        value = json.loads(text, parse_float=_real, parse_constant=_no_number, object_pairs_hook=pairs)
         kind, content = _node(value, 0).encoded()
     except (ValueError, RecursionError) as error:
         raise BadJsonError(f"no JSON text: {error}") from error
     return bytes([kind]) + content
+
+
+def _of_first(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    return dict(reversed(pairs))
 
 
 def _node(value: object, depth: int) -> JsonNode:

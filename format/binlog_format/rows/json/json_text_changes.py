@@ -67,7 +67,7 @@ def text_changes(contents: Sequence[bytes]) -> list[tuple[TextChange, ...]]:
                 numbers.append(None if document is None else len(documents))
                 documents += [] if document is None else [document]
             found[-1].append((operation, legs, numbers[0], numbers[1]))
-    texts = [*_texts(documents), None]
+    texts = [*texts_of(documents), None]
     return [
         tuple(
             TextChange(operation, legs, texts[-1 if value is None else value], texts[-1 if key is None else key])
@@ -88,7 +88,8 @@ def changed_text(text: str, changes: Sequence[TextChange]) -> str:
     return root.written()
 
 
-def _texts(documents: Sequence[bytes]) -> list[str]:
+def texts_of(documents: Sequence[bytes]) -> list[str]:
+    """The texts of documents, as the server prints them. Raises `BadJsonError`: one is no document."""
     if not documents:
         return []
     sizes = np.array([len(document) for document in documents], dtype=np.int64)

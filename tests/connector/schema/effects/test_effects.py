@@ -260,6 +260,16 @@ def test_last_moment_of_a_timestamp_is_not_rounded_to_one_that_it_lacks(old: str
         assert (after.unknown.tolist() if after.unknown is not None else [False, False]) == unknown
 
 
+@pytest.mark.parametrize(("version", "kept"), [(50722, 1), (80012, 2)])
+def test_texts_become_json_as_the_server_prints_it(version: int, kept: int) -> None:
+    found = effect("TEXT", "JSON", replace(how(MYSQL), server_version=version))
+    assert isinstance(found, Converted)
+    after = found.convert(pa.array([' {"bb":[true,-1,"\\u00e9"], "c":1,"c":2}', None, "[ ]", "[0.30000000000000004]"]))
+    assert after.array.to_pylist() == [f'{{"c": {kept}, "bb": [true, -1, "é"]}}', None, "[]", None]
+    assert after.unknown is not None
+    assert after.unknown.tolist() == [False, False, False, True]
+
+
 def test_moment_that_a_timestamp_lacks_becomes_none_or_is_unknown() -> None:
     before = [moment(1900, 1, 1), moment(2200, 1, 1), moment(1900, 1, 1, 0, 0, 0, 500_000), moment(2100, 1, 1)]
     found = effect("DATETIME(6)", "TIMESTAMP(6) NULL", how(strict=False, zone="+00:00"))
