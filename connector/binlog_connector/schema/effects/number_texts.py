@@ -39,7 +39,7 @@ _ANY = re.compile(r"[ \t]*([+-]?(?:\d+(?:\.\d*)?|\.\d+))([eE][+-]?\d+)?", re.ASC
 _YEAR = re.compile(r"\d{1,9}(?:\.\d{1,9}(?=[^eE\d]|\Z)|(?=[^.eE\d]|\Z))", re.ASCII)
 _NO_YEAR = re.compile(r"[^\d\s.+-]|\Z|-[1-9]\d*\Z", re.ASCII)
 _POWER = re.compile(r"([1-9]\d{0,2})[eE](\d{1,9})(?!\d)", re.ASCII)
-_USUAL = r"^-?\d{1,18}$"
+_USUAL, _MINUS_ZERO = r"^-?\d{1,18}$", r"^-0+$"
 _ODD_NUMBER, _ODD_YEAR = r"^\s*[+-]\D", r"^\s*([+-](\D|0)|0+(\D|$))"
 WIDE_CHARSETS = frozenset({"utf16", "utf16le", "utf32", "ucs2"})
 _WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
@@ -66,6 +66,7 @@ def numbers_of_texts(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
         others = _without_odd(others, new)
     fit = numbers.from_exact(new, how)
     what = "texts are read as numbers"
+    without = _MINUS_ZERO if new.type_name in (numbers.FLOAT, numbers.DOUBLE) else None
     if new.type_name == numbers.YEAR:
         return Converted(others, what)
 
@@ -74,7 +75,7 @@ def numbers_of_texts(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
 
     def convert(texts: pa.Array) -> Values:
         # Where a usual one may not fit, all are looked at one by one.
-        unknown_or_read = by_form(_USUAL, None, usual, _nothing)(texts)
+        unknown_or_read = by_form(_USUAL, without, usual, _nothing)(texts)
         if unknown_or_read.unknown is not None:
             return others(texts)
         found = fit(numbers.exact(unknown_or_read.array, 0))
@@ -185,6 +186,8 @@ def _approximate(text: str, new: ColumnSide, how: Circumstances) -> object:
     if match is None:
         return UNKNOWN if how.strict or _nothing_read(text) is None else 0.0
     number = float(match[0].strip(" \t"))
+    if number == 0 and how.vendor is not Vendor.MYSQL and match[0].lstrip().startswith("-"):
+        return 0.0 if how.is_compared else UNKNOWN  # MariaDB 10.2 keeps the sign, as MySQL does
     end = _SINGLE_MAX if new.type_name == numbers.FLOAT else _DOUBLE_MAX
     misfit = abs(number) > end or _has_garbage(text[match.end() :])
     if (misfit and how.strict) or (number < 0 and new.definition.unsigned):

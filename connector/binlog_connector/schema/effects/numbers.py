@@ -180,7 +180,7 @@ def _to_float(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     if len(new.numbers) == 2:
         if old.definition.declared == new.definition.declared:
             return SAME
-        if old.type_name == new.type_name and not (len(old.numbers) == 2 and old.numbers[1] > new.numbers[1]):
+        if old.type_name == new.type_name:
             # Servers change the definition alone, but for statements that copy the table all the same.
             return Converted(_unless_rounded(new, how), "numbers of other digits are rounded, or are not")
         return Converted(_rounded_floats(new, how), "numbers are rounded to the digits that are left")
@@ -208,7 +208,10 @@ def _unless_rounded(new: ColumnSide, how: Circumstances) -> Conversion:
 
     def convert(values: pa.Array) -> Values:
         after = rounded(values)
-        other = true_mask(pc.not_equal(after.array, values.cast(new.arrow_type)))
+        pair = [
+            array.fill_null(0).to_numpy(zero_copy_only=False) for array in (after.array, values.cast(new.arrow_type))
+        ]
+        other = np.not_equal(*pair) | (np.signbit(pair[0]) != np.signbit(pair[1]))
         return where_unknown_too(after, other)
 
     return convert

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import replace
 from decimal import Decimal as D
 
@@ -94,7 +95,7 @@ CONVERSIONS = [
     ("DECIMAL(40,2)", "DECIMAL(40,4)", how(), ["1.25"], ["1.2500"]),
     ("DOUBLE", "INT", how(), [2.5, 3.5, -0.5], [2, 4, 0]),
     ("DOUBLE", "DECIMAL(10,2)", how(), [1.005, 0.1], [D("1.01"), D("0.10")]),
-    ("DOUBLE(10,4)", "DOUBLE(10,1)", how(), [2.25, 2.35], [2.2, 2.4]),
+    ("FLOAT(10,4)", "DOUBLE(10,1)", how(), [2.25, 2.75], [2.2, 2.8]),
     ("INT", "TINYINT UNSIGNED", LAX, [-5, 300, None], [0, 255, None]),
     ("INT", "YEAR", how(), [0, 5, 70, 2024], [0, 2005, 1970, 2024]),
     ("INT(6) UNSIGNED ZEROFILL", "VARCHAR(10)", how(), [42], ["000042"]),
@@ -571,6 +572,33 @@ def test_integers_beyond_a_range_become_its_nearest_end_on_all_servers(version: 
         converted = found.convert(values)
         assert converted.array.to_pylist() == expected
         assert converted.unknown is None or not any(converted.unknown.tolist())
+
+
+@pytest.mark.parametrize("digits", ["8,2", "10,2", "6,2", "12,4"])
+@pytest.mark.parametrize("vendor", Vendor)
+def test_floats_of_other_digits_stay_or_are_rounded_whether_or_not_the_table_is_copied(
+    vendor: Vendor, digits: str
+) -> None:
+    found = effect("DOUBLE(8,4)", f"DOUBLE({digits})", how(vendor))
+    assert isinstance(found, Converted)
+    values = found.convert(pa.array([1.25, 1.2356, -0.0, None]))
+    assert values.unknown is not None
+    assert values.unknown.tolist() == [False, digits != "12,4", True, False]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "sign"), [(MYSQL, None, -1.0), (MARIADB, 110809, 1.0), (MARIADB, 100211, None)]
+)
+@pytest.mark.parametrize("text", ["-0", "-00", "-0.0", " -0", "-0e3"])
+def test_zero_below_keeps_its_sign_in_mysql(vendor: Vendor, version: int | None, sign: float | None, text: str) -> None:
+    found = effect("VARCHAR(9)", "DOUBLE", replace(how(vendor), server_version=version))
+    assert isinstance(found, Converted)
+    values = found.convert(pa.array([text]))
+    if sign is None:
+        assert values.unknown is not None
+        assert values.unknown.tolist() == [True]
+    else:
+        assert math.copysign(1.0, values.array[0].as_py()) == sign
 
 
 def test_numbers_become_labels_in_another_way_before_mariadb_10_2() -> None:
