@@ -89,7 +89,7 @@ EXPECTED: Mapping[str, Expected] = {
     "nokey_altered": EQUAL,
     "null_to_not_null": EQUAL,
     "period_overlaps": EQUAL,
-    # The server rounds a DOUBLE(M,D) only if it copies the table, which no log shows.
+    # The server shows a DOUBLE(10,1) rounded, and stores it rounded only if it copies the table, which no log shows.
     "precision_less": Expected(named=r"\[BINLOG_TABLE\.REWRITTEN_BY_SERVER\] w\.p: column b was double\(10,4\)"),
     "promoted_key": EQUAL,
     # The order in which the server numbers existing rows is in no log.

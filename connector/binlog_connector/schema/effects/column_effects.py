@@ -29,7 +29,14 @@ from binlog_connector.schema.effects.conversion import (
     where_unknown_too,
     widened,
 )
-from binlog_connector.schema.effects.value_effects import ADDRESSES, LABELS, NUMBERS, no_address, value_effect
+from binlog_connector.schema.effects.value_effects import (
+    ADDRESSES,
+    LABELS,
+    NUMBERS,
+    needs_copy,
+    no_address,
+    value_effect,
+)
 from binlog_connector.schema.parsing.session import UTF8MB4, cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
@@ -126,6 +133,7 @@ def alter_effects(
     """
     pairs = list(_pairs(before, after, alter))
     renamed = {folded_name(old.name): folded_name(new.name) for old, new in pairs}
+    how = replace(how, copies_table=any(needs_copy(old, new) for old, new in pairs))
     found: dict[str, ColumnChanged] = {}
     for old, new in pairs:
         if new.generated is None and old.generated is None:

@@ -92,6 +92,8 @@ class Circumstances:
         moment: When the statement ran, and in which time zone.
         allows_invalid_dates: `sql_mode` has ALLOW_INVALID_DATES.
         server_version: As comments of statements have it (100119); None: not known.
+        copies_table: The server certainly stores each row again, all its columns by their new types. Else it may change
+            the definition alone, where it takes the old bytes for values of the new type.
     """
 
     vendor: Vendor
@@ -101,6 +103,7 @@ class Circumstances:
     moment: Moment
     allows_invalid_dates: bool = False
     server_version: int | None = None
+    copies_table: bool = False
 
     @property
     def is_compared(self) -> bool:

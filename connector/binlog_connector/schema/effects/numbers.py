@@ -180,7 +180,7 @@ def _to_float(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     if len(new.numbers) == 2:
         if old.definition.declared == new.definition.declared:
             return SAME
-        if old.type_name == new.type_name:
+        if old.type_name == new.type_name and not how.copies_table:
             # Servers change the definition alone, but for statements that copy the table all the same.
             return Converted(_unless_rounded(new, how), "numbers of other digits are rounded, or are not")
         return Converted(_rounded_floats(new, how), "numbers are rounded to the digits that are left")

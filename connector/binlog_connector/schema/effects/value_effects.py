@@ -41,6 +41,7 @@ from binlog_format.rows.values.special_types import address_texts
 from binlog_format.vendor import MYSQL_LAST_MEMBER_SINCE, MYSQL_WHOLE_DOUBLES_SINCE, Vendor
 
 if TYPE_CHECKING:
+    from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.effects.conversion import Circumstances, Conversion, Effect
 
 
@@ -48,10 +49,22 @@ NUMBERS: Final = frozenset(
     {*numbers.INTEGER_BITS, numbers.YEAR, numbers.BIT, numbers.DECIMAL, numbers.FLOAT, numbers.DOUBLE}
 )
 LABELS: Final = frozenset({"enum", "set"})
+_ALWAYS_STORED: Final = frozenset({numbers.DECIMAL, *times.TIMES})
+"""Types that other digits or another type make other bytes of."""
 
 _YEAR_OF_TWO_DIGITS: Final = "year(2)"
 _WHOLE_DOUBLE: Final = r"\.0(?:[,}\]]|$)"
 """Also found in some strings: these are named without need."""
+
+
+def needs_copy(old: ColumnDefinition, new: ColumnDefinition) -> bool:
+    """True if all servers give a column its new type only by storing each row of the table again."""
+    if old.generated is not None or new.generated is not None or not (old.knows("declared") and new.knows("declared")):
+        return False
+    names = {old.type_name, new.type_name}
+    if len(names) == 1:
+        return names <= _ALWAYS_STORED and old.declared != new.declared
+    return bool(names & _ALWAYS_STORED)
 
 
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:

@@ -586,6 +586,15 @@ def test_floats_of_other_digits_stay_or_are_rounded_whether_or_not_the_table_is_
     assert values.unknown.tolist() == [False, digits != "12,4", True, False]
 
 
+@pytest.mark.parametrize(("other", "copies"), [("DECIMAL(9,1)", True), ("TEXT", True), ("DECIMAL(9,2) NULL", False)])
+def test_floats_are_rounded_to_fewer_digits_where_the_server_copies_the_table(other: str, copies: bool) -> None:
+    found = effects("d DOUBLE(8,4), e DECIMAL(9,2)", f"MODIFY d DOUBLE(8,2), MODIFY e {other}")["d"]
+    assert isinstance(found, Converted)
+    values = found.convert(pa.array([1.2356, None]))
+    assert (values.unknown is None) == copies
+    assert not copies or values.array.to_pylist() == [1.24, None]
+
+
 @pytest.mark.parametrize(
     ("vendor", "version", "sign"), [(MYSQL, None, -1.0), (MARIADB, 110809, 1.0), (MARIADB, 100211, None)]
 )
