@@ -166,9 +166,11 @@ def _json_of_text(version: int) -> Conversion:
 
     def printed(value: object) -> object:
         try:
-            return texts_of([document_of(str(value), first_counts=first_counts)])[0]
+            text = texts_of([document_of(str(value), first_counts=first_counts)])[0]
         except BadJsonError:
             return UNKNOWN
+        shows_whole = version >= MYSQL_WHOLE_DOUBLES_SINCE or not re.search(_WHOLE_DOUBLE, str(text))
+        return text if shows_whole else UNKNOWN
 
     return by_distinct(printed, pa.string())
 

@@ -265,10 +265,12 @@ def test_last_moment_of_a_timestamp_is_not_rounded_to_one_that_it_lacks(old: str
 def test_texts_become_json_as_the_server_prints_it(version: int, kept: int) -> None:
     found = effect("TEXT", "JSON", replace(how(MYSQL), server_version=version))
     assert isinstance(found, Converted)
-    after = found.convert(pa.array([' {"bb":[true,-1,"\\u00e9"], "c":1,"c":2}', None, "[ ]", "[0.30000000000000004]"]))
-    assert after.array.to_pylist() == [f'{{"c": {kept}, "bb": [true, -1, "é"]}}', None, "[]", None]
+    texts = [' {"bb":[true,-1,"\\u00e9"], "c":1,"c":2}', None, "[ ]", "[0.30000000000000004]", "[1.0]"]
+    whole_double = "[1.0]" if kept == 2 else None  # 5.7 shows 1
+    after = found.convert(pa.array(texts))
+    assert after.array.to_pylist() == [f'{{"c": {kept}, "bb": [true, -1, "é"]}}', None, "[]", None, whole_double]
     assert after.unknown is not None
-    assert after.unknown.tolist() == [False, False, False, True]
+    assert after.unknown.tolist() == [False, False, False, True, whole_double is None]
 
 
 def test_moment_that_a_timestamp_lacks_becomes_none_or_is_unknown() -> None:
