@@ -137,6 +137,11 @@ def _has_garbage(rest: str) -> bool:
     return bool(rest.strip(" "))
 
 
+def _may_go_on(rest: str) -> bool:
+    """True if servers may read an exponent here: some skip white space in it (`1e 5`)."""
+    return rest[:1] in ("e", "E")
+
+
 def _whole(text: str, _how: Circumstances) -> _Read | None:
     match = _WHOLE.match(text)
     if match is None:
@@ -151,7 +156,7 @@ def _rounded(text: str, _how: Circumstances) -> _Read | None:
     if match is None:
         return _nothing_read(text)
     number = _decimal(match)
-    if number is None or text[match.end() : match.end() + 1] in ("e", "E"):
+    if number is None or _may_go_on(text[match.end() :]):
         return None
     garbage = _has_garbage(text[match.end() :])
     if number.adjusted() > _DECIMAL_DIGITS_MAX:
@@ -167,7 +172,7 @@ def _exact(text: str, _how: Circumstances) -> _Read | None:
     if match is None:
         return _nothing_read(text)
     number = _decimal(match)
-    if number is None or len(number.as_tuple().digits) > _DECIMAL_DIGITS_MAX:
+    if number is None or _may_go_on(text[match.end() :]) or len(number.as_tuple().digits) > _DECIMAL_DIGITS_MAX:
         return None
     if abs(number.adjusted()) < _DECIMAL_DIGITS_MAX or number.adjusted() > _EXPONENT_MAX:
         return _Read(number, _has_garbage(text[match.end() :]))

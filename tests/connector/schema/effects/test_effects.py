@@ -261,6 +261,15 @@ def test_last_moment_of_a_timestamp_is_not_rounded_to_one_that_it_lacks(old: str
         assert (after.unknown.tolist() if after.unknown is not None else [False, False]) == unknown
 
 
+@pytest.mark.parametrize("text", ["1e 5", "1e", "1E+", "7 e5"])
+@pytest.mark.parametrize("vendor", Vendor)
+def test_exponent_with_white_space_in_it_is_read_by_some_servers(vendor: Vendor, text: str) -> None:
+    found = effect("VARCHAR(9)", "DECIMAL(20,5)", how(vendor, strict=False))
+    assert isinstance(found, Converted)
+    unknown = found.convert(pa.array([text])).unknown
+    assert (unknown is not None and unknown.tolist() == [True]) == (text != "7 e5")
+
+
 @pytest.mark.parametrize(("version", "kept"), [(50722, 1), (80012, 2)])
 def test_texts_become_json_as_the_server_prints_it(version: int, kept: int) -> None:
     found = effect("TEXT", "JSON", replace(how(MYSQL), server_version=version))
