@@ -71,6 +71,8 @@ MARIADB_KEYED_REPLACES_SINCE = 10_05_00
 """The old image of a REPLACE has the columns that one of an UPDATE has. Seen on 10.5.23; on 10.2.11 it is whole."""
 MARIADB_UTF8_BY_MODE_SINCE = 10_06_01
 """`utf8` is utf8mb4 in sessions without UTF8_IS_UTF8MB3 in `old_mode`. Seen on 10.11.19 and 11.8.9; no log has it."""
+MARIADB_TEXT_DEFAULTS_SINCE = 10_02_01
+"""TEXT and BLOB may have defaults (manual). Seen on 10.2.11; on 10.1.8 an empty one is none, as MySQL 9.7.4 has it."""
 MARIADB_ORACLE_TYPES_SINCE = 10_03_00
 """DATE is DATETIME with `sql_mode=ORACLE`. Seen on 10.11.19; not on 10.1.8, 10.2.11, MySQL 5.7.22."""
 MARIADB_WHOLE_LOCALTIME_SINCE = 11_05_00

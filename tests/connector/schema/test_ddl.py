@@ -418,6 +418,27 @@ def test_text_of_no_length_is_the_smallest_of_new_servers_alone(
 
 
 @pytest.mark.parametrize(
+    ("vendor", "version", "are_ignored"),
+    [
+        (Vendor.MYSQL, 5_07_22, True),
+        (Vendor.MYSQL, 9_07_00, True),
+        (Vendor.MARIADB, 10_01_08, True),
+        (Vendor.MARIADB, 10_02_11, False),
+        (Vendor.MARIADB, None, False),
+        (None, None, False),
+    ],
+)
+def test_an_empty_default_of_a_text_is_none_where_texts_have_no_defaults(
+    vendor: Vendor | None, version: int | None, *, are_ignored: bool
+) -> None:
+    session = StatementSession("shop", vendor=vendor, server_version=version)
+    literals = "a TINYTEXT DEFAULT '', b MEDIUMBLOB DEFAULT X'', c JSON DEFAULT '', d POINT DEFAULT '' ''"
+    others = "e VARCHAR(9) DEFAULT '', f TEXT DEFAULT (''), g TEXT DEFAULT 'x'"
+    catalog = after(f"CREATE TABLE t ({literals}, {others}) CHARSET utf8mb4", session=session)
+    assert [column.default is None for column in table(catalog).columns or ()] == [are_ignored] * 4 + [False] * 3
+
+
+@pytest.mark.parametrize(
     "key", ["VECTOR (c)", "VECTOR KEY (c)", "VECTOR v (c)", "VECTOR `v` (`c`)", "VECTOR v (`c`) M=4"]
 )
 def test_a_key_of_vectors_is_no_column(key: str) -> None:

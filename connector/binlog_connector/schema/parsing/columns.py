@@ -13,6 +13,7 @@ from binlog_connector.schema.parsing.defaults import (
     TIME_TYPES,
     expression_words,
     held_time,
+    is_ignored,
     parse_default,
 )
 from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
@@ -130,9 +131,7 @@ def parse_column(reader: TokenReader, name: str, session: StatementSession) -> P
     if spec.default == AUTO_INCREMENT:
         return spec
     if spec.default is not None and spec.type in TIME_TYPES:
-        spec = replace(
-            spec, default=held_time(spec.default, spec.type, spec.numbers[0] if spec.numbers else 0, session)
-        )
+        spec = replace(spec, default=held_time(spec.default, spec.type, (*spec.numbers, 0)[0], session))
     return _timed(spec, session) if spec.type == "timestamp" else spec
 
 
@@ -236,9 +235,11 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
     if reader.accept("REFERENCES"):
         return replace(spec, reference=replace(parse_reference(reader, session, "", (spec.name,)), inline=True))
     if reader.accept("DEFAULT"):
+        is_literal = not reader.at_symbol("(")
         default, words = parse_default(reader, session)
         # A column that is numbered stays so: servers take DEFAULT NULL for it, and nothing else.
-        return spec if spec.default == AUTO_INCREMENT else replace(spec, default=default, expression=words)
+        is_kept = spec.default != AUTO_INCREMENT and not (is_literal and is_ignored(default, spec.type, session))
+        return replace(spec, default=default, expression=words) if is_kept else spec
     reader.take()
     if word == "COMMENT":
         reader.accept_symbol("=")

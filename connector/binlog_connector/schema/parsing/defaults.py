@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.parsing.lexer import MODE_HIGH_NOT_PRECEDENCE, MODE_ORACLE, Token, TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import BINARY, charset_name
 from binlog_format.events.charsets import decode_text
-from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
+from binlog_format.rows.declared.declared_types import GEOMETRIES, DeclaredDefault, DefaultKind
 from binlog_format.rows.json.json_document import key_order
 from binlog_format.vendor import Vendor
 
@@ -25,6 +25,7 @@ IMPLICIT_TIMESTAMP = DeclaredDefault(
 )
 TIME_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
 _NULL = DeclaredDefault(DefaultKind.NULL)
+_LITERALS = frozenset({DefaultKind.TEXT, DefaultKind.BITS, DefaultKind.BYTES})
 _MOMENT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})\.(\d{1,6})", re.ASCII)
 _TYPED = {
@@ -64,6 +65,16 @@ def parse_default(reader: TokenReader, session: StatementSession) -> tuple[Decla
     if not inner.at_end() or (session.doubles_backslashes and "\\" in default.text):
         default = EXPRESSION
     return default, expression_words(tokens, session) if default.kind is DefaultKind.UNKNOWN else ()
+
+
+def is_ignored(literal: DeclaredDefault, type_name: str, session: StatementSession) -> bool:
+    """True if the server leaves a column of this type without the literal that follows DEFAULT.
+
+    It does so with an empty one where the session is not strict; all else after DEFAULT is an error for such a type.
+    """
+    is_empty = not literal.text and literal.kind in _LITERALS
+    has_no_default = type_name.endswith(("text", "blob", "json")) or type_name in GEOMETRIES
+    return is_empty and has_no_default and session.ignores_empty_defaults
 
 
 def expression_words(tokens: list[Token], session: StatementSession) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from binlog_format.vendor import (
     CONVERSIONS_DONE_SINCE,
     MARIADB_COLLATE_DEFAULT_SINCE,
     MARIADB_ORACLE_TYPES_SINCE,
+    MARIADB_TEXT_DEFAULTS_SINCE,
     MARIADB_UTF8_BY_MODE_SINCE,
     MARIADB_WHOLE_LOCALTIME_SINCE,
     MYSQL_EMPTY_TEXTS_SINCE,
@@ -99,6 +100,13 @@ class StatementSession:
     def empty_text_is_null(self) -> bool:
         """True if an empty literal is NULL."""
         return self.vendor is Vendor.MARIADB and bool(self.sql_mode & _EMPTY_STRING_IS_NULL)
+
+    @property
+    def ignores_empty_defaults(self) -> bool:
+        """True if TEXT, BLOB, JSON and geometries have no literal defaults, and an empty one is none."""
+        if self.vendor is Vendor.MARIADB:
+            return not self._is_mariadb_since(MARIADB_TEXT_DEFAULTS_SINCE)
+        return self.vendor is Vendor.MYSQL
 
     @property
     def doubles_backslashes(self) -> bool:
