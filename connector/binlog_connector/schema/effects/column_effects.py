@@ -221,11 +221,12 @@ def _of_number_texts(effect: Effect, old: ColumnSide) -> Effect:
 def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Effect on values that are not NULL; what misfits become is known of versions that were compared.
 
-    Of integers it is known of all: the nearest end of the range.
+    Of integers it is known of all: the nearest end of the range; so it is of an ENUM that loses labels: an empty text.
     """
     effect = value_effect(old, new, how)
-    are_integers = {old.type_name, new.type_name} <= set(numbers.INTEGER_BITS)
-    if how.strict or how.is_compared or are_integers or not isinstance(effect, Converted):
+    names = {old.type_name, new.type_name}
+    is_known_of_all = names <= set(numbers.INTEGER_BITS) or names == {"enum"}
+    if how.strict or how.is_compared or is_known_of_all or not isinstance(effect, Converted):
         return effect
     of_fits = value_effect(old, new, replace(how, strict=True))
     if isinstance(of_fits, Unknown):

@@ -621,6 +621,17 @@ def test_zero_below_keeps_its_sign_in_mysql(vendor: Vendor, version: int | None,
         assert math.copysign(1.0, values.array[0].as_py()) == sign
 
 
+@pytest.mark.parametrize(("vendor", "version"), [(Vendor.MYSQL, 50722), (Vendor.MARIADB, 100108), (Vendor.MYSQL, None)])
+def test_labels_that_an_enum_loses_become_an_empty_text_on_all_servers(vendor: Vendor, version: int | None) -> None:
+    loose = replace(how(vendor, strict=False), server_version=version)
+    found = effect("ENUM('a','b','x y')", "ENUM('z','A','b')", loose)
+    assert isinstance(found, Converted)
+    converted = found.convert(pa.array(["b", "x y", "", None, "a"]))
+    assert converted.array.to_pylist()[:4] == ["b", "", "", None]
+    assert converted.unknown is not None
+    assert converted.unknown.tolist() == [False] * 4 + [True]  # that depends on the collation
+
+
 def test_numbers_become_labels_in_another_way_before_mariadb_10_2() -> None:
     for version, expected in ((100108, Unknown), (100211, Converted)):
         assert isinstance(effect("INT", "ENUM('10','1','2')", replace(how(), server_version=version)), expected)
