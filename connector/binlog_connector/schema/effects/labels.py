@@ -55,7 +55,7 @@ def labels_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conv
         # Labels that are bytes are compared with the spaces at their ends.
         return UNKNOWN if text.endswith(" ") and new.definition.charset == BINARY else choice(text, labels, how)
 
-    if not _is_wide(old):
+    if not (_is_wide(old) or _is_wide(new)):
         return by_distinct(lambda text: choose(str(text)), pa.string())
 
     def known(text: object) -> object:

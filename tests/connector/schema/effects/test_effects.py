@@ -261,6 +261,16 @@ def test_last_moment_of_a_timestamp_is_not_rounded_to_one_that_it_lacks(old: str
         assert (after.unknown.tolist() if after.unknown is not None else [False, False]) == unknown
 
 
+@pytest.mark.parametrize("charset", ["ucs2", "utf16", "utf32"])
+def test_text_of_a_number_may_be_no_place_in_a_list_of_wide_labels(charset: str) -> None:
+    found = effect("ENUM('x','1')", f"ENUM('a') CHARACTER SET {charset}", LAX)
+    assert isinstance(found, Converted)
+    after = found.convert(pa.array(["x", "1"]))
+    assert after.array[0].as_py() == ""
+    assert after.unknown is not None
+    assert after.unknown.tolist() == [False, True]
+
+
 @pytest.mark.parametrize("text", ["1e 5", "1e", "1E+", "7 e5"])
 @pytest.mark.parametrize("vendor", Vendor)
 def test_exponent_with_white_space_in_it_is_read_by_some_servers(vendor: Vendor, text: str) -> None:
